@@ -1,11 +1,13 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: Apache-2.0
-# bench/checkpoint.sh [--build DIR] [--cache DIR] [--dir DIR] [--threads N] [--saves N] [--every STEPS] [--rounds N] [--only PART]…
-# What saving 2 GiB of training state costs, and how fast it is written and read: muster-train with its service, torch.save
-# and PyTorch's asynchronous DCP, beside one memcpy of the state and fio on the same disk. PART is ours, torch, dcp or fio;
-# all by default. --dir is where the checkpoints go (default: a folder in the cache): the disk that is measured.
-# PyTorch goes into a virtual environment in --cache (default: build-bench in the source tree; 6 GB), once. As root, all of
-# the page cache is dropped before each read, else the files read.
+# bench/checkpoint.sh [--build DIR] [--cache DIR] [--dir DIR] [--threads N] [--saves N]
+#     [--every STEPS] [--rounds N] [--only PART]…
+# What saving 2 GiB of training state costs, and how fast it is written and read: muster-train with
+# its service, torch.save and PyTorch's asynchronous DCP, beside one memcpy of the state and fio on
+# the same disk. PART is ours, torch, dcp or fio; all by default. --dir is where the checkpoints go
+# (default: a folder in the cache): the disk that is measured. PyTorch goes into a virtual
+# environment in --cache (default: build-bench in the source tree; 6 GB), once. As root, all of the
+# page cache is dropped before each read, else the files read.
 set -eu -o pipefail
 
 top=$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd)
@@ -39,4 +41,5 @@ fi
 mkdir -p "${folder:-$cache}"
 folder=$(mktemp -d "${folder:-$cache}/checkpoint.XXXXXX")
 trap 'rm -rf "$folder"' EXIT
-"$python" "$top/bench/checkpoint.py" --build "$build" --folder "$folder" --threads "$threads" ${pass[@]+"${pass[@]}"}
+"$python" "$top/bench/checkpoint.py" --build "$build" --folder "$folder" --threads "$threads" \
+    ${pass[@]+"${pass[@]}"}

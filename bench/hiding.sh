@@ -1,16 +1,19 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: Apache-2.0
-# bench/hiding.sh [--build DIR] [--ranks N] [--slots N] [--rate RATE] [--layers N] [--width N] [--context N] [--vocabulary N]
+# bench/hiding.sh [--build DIR] [--ranks N] [--slots N] [--rate RATE] [--layers N] [--width N]
+#     [--context N] [--vocabulary N]
 #     [--rounds N]
-# What early pieces and --split-embedding hide: how long a step of a small GPT-2 waits for communication with each and without,
-# in turns. The ranks of this machine share a loopback of that rate, each has one thread and a core of its own.
-# Early pieces: a number of slots of which a rank has several pieces. Embedding: one slot a rank.
+# What early pieces and --split-embedding hide: how long a step of a small GPT-2 waits for
+# communication with each and without, in turns. The ranks of this machine share a loopback of that
+# rate, each has one thread and a core of its own. Early pieces: a number of slots of which a rank
+# has several pieces. Embedding: one slot a rank.
 set -eu -o pipefail
 
 top=$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd)
 # shellcheck source=bench/setup.bash
 . "$top/bench/setup.bash"
-build=$top/build ranks=2 slots=6 rate=4gbit layers=4 width=256 context=128 vocabulary=16384 rounds=25
+build=$top/build ranks=2 slots=6 rate=4gbit layers=4 width=256 context=128 vocabulary=16384 \
+    rounds=25
 while [ $# -gt 0 ]; do
     case $1 in
     --build) build=$2; shift 2 ;;
@@ -38,7 +41,8 @@ measure() {
     local rank pids=()
     for ((rank = 0; rank < ranks; rank++)); do
         RANK=$rank LOCAL_RANK=$rank taskset -c $((rank % $(nproc))) \
-            "$build/bench/hide_step" "$slots" "$layers" "$width" "$context" "$vocabulary" "$rounds" &
+            "$build/bench/hide_step" "$slots" "$layers" "$width" "$context" "$vocabulary" \
+            "$rounds" &
         pids+=($!)
     done
     for rank in "${pids[@]}"; do wait "$rank"; done
@@ -56,7 +60,8 @@ unshare --net $([ "$(id -u)" = 0 ] || echo --map-root-user) bash -c "ip link set
       printf "  %-15s %2d slots: median %7.1f ms a step, of these %6.1f ms waiting; a rank sends up to %.1f MB\n",
           $1, $2, $3 * 1e3, $4 * 1e3, $5 / 1e6 }
     function line(name, with, without) {
-        printf "bench: hiding-%s-exposed %.2f x without, aim <= 1.00: %s\n", name, exposed[with] / exposed[without],
+        printf "bench: hiding-%s-exposed %.2f x without, aim <= 1.00: %s\n", name,
+            exposed[with] / exposed[without],
             exposed[with] <= exposed[without] ? "met" : "missed"
         printf "bench: hiding-%s-step %.2f x without\n", name, seconds[with] / seconds[without]
     }

@@ -1,10 +1,12 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: Apache-2.0
-# bench/reduction.sh [--build DIR] [--megabytes N] [--slots N] [--rounds N] [--steps N] [--rate RATE] [RANKS…]
-# What the canonical reduction costs against native, and native in bf16: seconds (of the fastest round and of the middle one)
-# and bytes of a step in which nothing is computed, 2, 3, 4 and 8 ranks of this machine over loopback, in turns. --rate (2gbit;
-# as root) gives the loopback that rate, all ranks together, so that bytes count as they do between nodes.
-# With computation it costs less: all but a rank's last piece travel while later slots are computed.
+# bench/reduction.sh [--build DIR] [--megabytes N] [--slots N] [--rounds N] [--steps N]
+#     [--rate RATE] [RANKS…]
+# What the canonical reduction costs against native, and native in bf16: seconds (of the fastest
+# round and of the middle one) and bytes of a step in which nothing is computed, 2, 3, 4 and 8 ranks
+# of this machine over loopback, in turns. --rate (2gbit; as root) gives the loopback that rate, all
+# ranks together, so that bytes count as they do between nodes. With computation it costs less: all
+# but a rank's last piece travel while later slots are computed.
 set -eu -o pipefail
 
 top=$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd)
@@ -35,7 +37,8 @@ measure() {
     local n=$1 rank pids=()
     export MUSTER_RDZV_ID=$$-$n WORLD_SIZE=$n LOCAL_WORLD_SIZE=$n GROUP_RANK=0 GROUP_WORLD_SIZE=1
     for ((rank = 0; rank < n; rank++)); do
-        RANK=$rank LOCAL_RANK=$rank "$build/bench/reduce_step" "$megabytes" "$slots" "$rounds" "$steps" &
+        RANK=$rank LOCAL_RANK=$rank "$build/bench/reduce_step" "$megabytes" "$slots" "$rounds" \
+            "$steps" &
         pids+=($!)
     done
     for rank in "${pids[@]}"; do wait "$rank"; done
@@ -43,7 +46,8 @@ measure() {
 export -f measure
 export build megabytes slots rounds steps
 
-echo "gradients of $megabytes MB in $slots slots, over ${rate:-unlimited} loopback; load $(cut -d' ' -f1 /proc/loadavg)"
+echo "gradients of $megabytes MB in $slots slots, over ${rate:-unlimited} loopback;" \
+    "load $(cut -d' ' -f1 /proc/loadavg)"
 for n in ${worlds[@]+"${worlds[@]}"} $([ ${#worlds[@]} -gt 0 ] || echo 2 3 4 8); do
     # A namespace of its own, so that nobody else's bytes are counted.
     # shellcheck disable=SC2046
@@ -60,8 +64,10 @@ for n in ${worlds[@]+"${worlds[@]}"} $([ ${#worlds[@]} -gt 0 ] || echo 2 3 4 8);
               time = fastest["canonical"] / fastest["native"]
               middle = median["canonical"] / median["native"]
               printf "bench: reduction-%d-bytes %.2f x native\n", n, wire
-              printf "bench: reduction-%d-cpu %.2f x native, all ranks\n", n, cpu["canonical"] / cpu["native"]
-              printf "bench: reduction-%d-time %.2f x native, aim <= %.2f: %s\n", n, time, aim, time <= aim ? "met" : "missed"
+              printf "bench: reduction-%d-cpu %.2f x native, all ranks\n", n,
+                  cpu["canonical"] / cpu["native"]
+              printf "bench: reduction-%d-time %.2f x native, aim <= %.2f: %s\n", n,
+                  time, aim, time <= aim ? "met" : "missed"
               printf "bench: reduction-%d-median %.2f x native, aim <= %.2f: %s\n", n, middle, aim,
                   middle <= aim ? "met" : "missed" }'
 done

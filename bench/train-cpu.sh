@@ -1,9 +1,10 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: Apache-2.0
 # bench/train-cpu.sh [--build DIR] [--cache DIR] [--threads N] [--rounds N] [--steps N] [CASE…]
-# Training steps a second of muster and of the newest PyTorch that pip offers (the better of eager and torch.compile), on
-# this machine's CPU: same model, batch and threads, pinned, in turns. CASE is 14m or 124m; both by default.
-# PyTorch goes into a virtual environment in DIR (default: build-bench in the source tree; 6 GB), once.
+# Training steps a second of muster and of the newest PyTorch that pip offers (the better of eager
+# and torch.compile), on this machine's CPU: same model, batch and threads, pinned, in turns. CASE
+# is 14m or 124m; both by default. PyTorch goes into a virtual environment in DIR (default:
+# build-bench in the source tree; 6 GB), once.
 set -eu -o pipefail
 
 top=$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd)

@@ -1,8 +1,9 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: Apache-2.0
-# Shows Muster's main use on this machine: starts a private Slurm of four nodes and trains a GPT-2 on 4 × 2 tasks from English
-# text. Jobs of higher priority preempt it twice. The result is compared bit for bit with the same training undisturbed.
-# Needs root and Debian 12. Everything it makes is below one folder in /var/tmp and is removed at the end.
+# Shows Muster's main use on this machine: starts a private Slurm of four nodes and trains a GPT-2
+# on 4 × 2 tasks from English text. Jobs of higher priority preempt it twice. The result is compared
+# bit for bit with the same training undisturbed. Needs root and Debian 12. Everything it makes is
+# below one folder in /var/tmp and is removed at the end.
 set -u -o pipefail
 export LC_ALL=C
 
@@ -17,7 +18,8 @@ PREEMPTIONS=2
 STEPS=${MUSTER_QUICKSTART_STEPS:-200}
 BEGAN=$SECONDS
 
-# Both runs train a GPT-2 of 4 layers over bytes: 32 samples of 128 tokens per step, in 8 slots (parts of a step).
+# Both runs train a GPT-2 of 4 layers over bytes: 32 samples of 128 tokens per step, in 8 slots
+# (parts of a step).
 TRAIN_ARGS="--model gpt2 --layers 4 --width 128 --heads 4 --context 128 --vocabulary 256
 	--global-batch 32 --microbatch 4 --slots 8 --steps $STEPS --warmup-steps 10 --learning-rate 1e-3
 	--validate-every 50 --ckpt-every 25 --seed 2718"
@@ -40,7 +42,9 @@ clean_up() {
 
 # Installs the packages to build Muster and run the cluster. Does not call apt when all are there.
 install_packages() {
-	[ "$(id -u)" = 0 ] || { say "needs root, for packages and for the network namespaces of the cluster"; exit 2; }
+	[ "$(id -u)" = 0 ] || {
+		say "needs root, for packages and for the network namespaces of the cluster"; exit 2
+	}
 	# shellcheck source=tests/lib/packages.sh
 	. "$TOP/tests/lib/packages.sh"
 	packages_install build cluster quickstart >"$WORK/packages.log" 2>&1 ||
@@ -58,7 +62,8 @@ build() {
 	} >"$WORK/build.log" 2>&1 || { tail -30 "$WORK/build.log"; fail "the build failed"; }
 }
 
-# Makes tokens from the Jargon File (public domain). Debian's dict-jargon is unpacked here, not installed.
+# Makes tokens from the Jargon File (public domain). Debian's dict-jargon is unpacked here, not
+# installed.
 make_tokens() {
 	mkdir -p "$WORK/text" && cd "$WORK/text" || fail "couldn't make $WORK/text"
 	{ apt-get download -q dict-jargon || { apt-get update -q && apt-get download -q dict-jargon; }; } \
@@ -73,7 +78,8 @@ make_tokens() {
 
 # submit NAME: submits the training as an unprivileged user; prints the job id.
 submit() {
-	"$CLUSTER" run env PATH="$WORK/prefix/bin:$PATH" DATA="$JOBS/train.bin" VALIDATION="$JOBS/validation.bin" \
+	"$CLUSTER" run env PATH="$WORK/prefix/bin:$PATH" DATA="$JOBS/train.bin" \
+		VALIDATION="$JOBS/validation.bin" \
 		CKPT="$JOBS/$1" TRAIN_ARGS="$TRAIN_ARGS" \
 		sbatch --parsable --chdir="$JOBS" --output="$JOBS/$1.log" --job-name="$1" --exclusive \
 		"$JOBS/train-spot.sbatch"
@@ -83,7 +89,8 @@ job_state() { "$CLUSTER" run squeue -h -j "$1" -o %T 2>/dev/null; }
 
 # last_step NAME: prints the last step that a run has logged, 0 for none.
 last_step() {
-	cat "$JOBS/$1"/metrics-*.jsonl 2>/dev/null | sed -n 's/.*"step": *\([0-9]*\).*/\1/p' | sort -n | tail -1 | grep . || echo 0
+	cat "$JOBS/$1"/metrics-*.jsonl 2>/dev/null | sed -n 's/.*"step": *\([0-9]*\).*/\1/p' | sort -n |
+		tail -1 | grep . || echo 0
 }
 
 # wait_until SECONDS WHAT COMMAND…: polls until the command succeeds.
@@ -103,7 +110,8 @@ not_running() { [ "$(job_state "$1")" != RUNNING ]; }
 preempt() {
 	sleep "$((RANDOM % 4)).$((RANDOM % 10))"
 	say "after step $(last_step "$1"): an ondemand job takes the nodes of job $2"
-	"$CLUSTER" run sbatch --parsable --partition=ondemand --nodes=4 --exclusive --output=/dev/null --wrap 'sleep 2' >/dev/null ||
+	"$CLUSTER" run sbatch --parsable --partition=ondemand --nodes=4 --exclusive --output=/dev/null \
+		--wrap 'sleep 2' >/dev/null ||
 		fail "couldn't submit the ondemand job"
 	wait_until 60 "the preemption of job $2" not_running "$2"
 }
@@ -126,8 +134,8 @@ run_undisturbed() {
 	wait_until 200 "the end of job $job" job_gone "$job"
 }
 
-# Prints one line per attempt (start of the job) from the trainer's records. The seconds lost are those from an attempt's
-# last finished step to the start of the next attempt.
+# Prints one line per attempt (start of the job) from the trainer's records. The seconds lost are
+# those from an attempt's last finished step to the start of the next attempt.
 print_attempts() {
 	local dir=$JOBS/preempted attempt nodes first why last lost next ended
 	say "attempts of the preempted run:"
@@ -139,15 +147,18 @@ print_attempts() {
 		last=$(jq -s 'map(select(.norm != null).step) | max' "$dir/metrics-$attempt.jsonl")
 		next=$(record start .time $((attempt + 1)))
 		lost=-
-		ended=$(date -d "$(jq -rs 'map(select(.norm != null).time) | last' "$dir/metrics-$attempt.jsonl")" +%s.%N)
+		ended=$(date \
+			-d "$(jq -rs 'map(select(.norm != null).time) | last' "$dir/metrics-$attempt.jsonl")" +%s.%N)
 		[ -z "$next" ] || lost=$(awk -v a="$ended" -v b="$next" 'BEGIN { printf "%.1f", b - a }')
-		printf '  %7s  %-8s  %5s  %5s  %-12s  %s\n' "$attempt" "$nodes" "$first" "$last" "${why:-killed}" "$lost"
+		printf '  %7s  %-8s  %5s  %5s  %-12s  %s\n' "$attempt" "$nodes" "$first" "$last" \
+			"${why:-killed}" "$lost"
 	done
 }
 
 # record EVENT FIELD [ATTEMPT]: prints a field of the preempted run's records of that event.
 record() {
-	jq -r "select(.event == \"$1\" and (\"${3-}\" == \"\" or .attempt == (\"${3-0}\" | tonumber))) | $2" \
+	jq -r \
+		"select(.event == \"$1\" and (\"${3-}\" == \"\" or .attempt == (\"${3-0}\" | tonumber))) | $2" \
 		"$JOBS/preempted/attempts.jsonl"
 }
 
@@ -156,10 +167,12 @@ compare() {
 	local name file curves
 	printf -v name 'step-%08d' "$STEPS"
 	for file in "$JOBS/undisturbed/$name"/*.safetensors; do
-		cmp "$file" "$JOBS/preempted/$name/$(basename "$file")" || fail "the final weights differ: $(basename "$file")"
+		cmp "$file" "$JOBS/preempted/$name/$(basename "$file")" ||
+			fail "the final weights differ: $(basename "$file")"
 	done
 	[ -n "${file##*\**}" ] || fail "the undisturbed run left no checkpoint $name"
-	curves=("$("$WORK/prefix/bin/muster-curve" "$JOBS/preempted")" "$("$WORK/prefix/bin/muster-curve" "$JOBS/undisturbed")")
+	curves=("$("$WORK/prefix/bin/muster-curve" "$JOBS/preempted")" \
+		"$("$WORK/prefix/bin/muster-curve" "$JOBS/undisturbed")")
 	[ "${curves[0]}" = "${curves[1]}" ] || fail "the loss curves differ"
 	[ "$(grep -c '"event": *"notice"' "$JOBS/preempted/attempts.jsonl")" -ge "$PREEMPTIONS" ] ||
 		fail "the run was preempted fewer than $PREEMPTIONS times"
@@ -170,10 +183,12 @@ main() {
 	exec 3>&1 # for clean_up: standard output may be redirected to a log when it runs
 	trap clean_up EXIT
 	trap 'exit 1' INT TERM HUP
-	rm -rf --one-file-system "$WORK" && mkdir -p "$WORK" && chmod 755 "$WORK" || fail "couldn't make $WORK"
+	rm -rf --one-file-system "$WORK" && mkdir -p "$WORK" && chmod 755 "$WORK" ||
+		fail "couldn't make $WORK"
 	install_packages
 	build
-	"$CLUSTER" up 4 --plugin "$WORK/prefix/lib/slurm/spank_muster.so" || fail "couldn't start the cluster"
+	"$CLUSTER" up 4 --plugin "$WORK/prefix/lib/slurm/spank_muster.so" ||
+		fail "couldn't start the cluster"
 	JOBS=$("$CLUSTER" status jobs)
 	cp "$TOP/slurm-examples/train-spot.sbatch" "$JOBS/"
 	make_tokens
@@ -184,7 +199,8 @@ main() {
 	print_attempts
 	compare
 	say "took $((SECONDS - BEGAN)) s"
-	say "PASS: $PREEMPTIONS preemptions, final loss $LOSS, weights bit-identical to the uninterrupted run"
+	say \
+		"PASS: $PREEMPTIONS preemptions, final loss $LOSS, weights bit-identical to the uninterrupted run"
 }
 
 main "$@"

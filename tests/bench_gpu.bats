@@ -1,41 +1,58 @@
 #!/usr/bin/env bats
 # SPDX-License-Identifier: Apache-2.0
-# bench/train-gpu.sh before a card is paid for: its whole course with stand-ins for the card, for our programs and for PyTorch, and
+# bench/train-gpu.sh before a card is paid for: its whole course with stand-ins for the card, for
+#     our programs and for PyTorch, and
 # its arithmetic on numbers made by hand. No figure of these is one of a GPU.
 # bats file_tags=ci
 
 : "${MUSTER_TOP:=$(cd "$BATS_TEST_DIRNAME/.." && pwd)}" "${MUSTER_BUILD:=$MUSTER_TOP/build}"
 
-# A folder as the tarball makes it. A step of ours takes 20 ms, one of PyTorch's 80 ms, or 40 ms in the best of its ways.
+# A folder as the tarball makes it. A step of ours takes 20 ms, one of PyTorch's 80 ms, or 40 ms in
+# the best of its ways.
 setup() {
     pack=$BATS_TEST_TMPDIR/muster-gpu
     mkdir -p "$pack/bin" "$pack/bench" "$BATS_TEST_TMPDIR/tools"
-    cp "$MUSTER_TOP"/bench/train-gpu.sh "$MUSTER_TOP"/bench/train_gpu*.py "$MUSTER_TOP"/bench/setup.bash "$pack/bench/"
+    cp "$MUSTER_TOP"/bench/train-gpu.sh "$MUSTER_TOP"/bench/train_gpu*.py \
+        "$MUSTER_TOP"/bench/setup.bash "$pack/bench/"
     cd "$BATS_TEST_TMPDIR"
     PATH=$BATS_TEST_TMPDIR/tools:/usr/bin:/bin
-    program tools/nvidia-smi 'case $1 in *clocks*) while echo "1755, 690.5, 61"; do sleep 0.1; done ;;
+    program tools/nvidia-smi \
+        'case $1 in *clocks*) while echo "1755, 690.5, 61"; do sleep 0.1; done ;;
         *) echo "Stand-in, 1.2, 9 MiB" ;; esac'
     program muster-gpu/bin/muster-train 'echo "  numerics             stand-in, cuBLASLt 13.0.1"
         case $1 in --help) echo "  --tune  time them"; exit ;; esac
         echo "$@" >>ours
-        n=0; while n=$((n + 1)); echo "step $n/1000000  loss  $((11 - n % 3)).5  norm 1"; do sleep 0.02; done'
+        n=0
+        while n=$((n + 1)); echo "step $n/1000000  loss  $((11 - n % 3)).5  norm 1"; do
+            sleep 0.02
+        done'
     program muster-gpu/bin/initial_weights 'for file; do :; done; echo weights >"$file"'
     program muster-gpu/bin/step_floor 'echo "$@" >floor-arguments; cat floor.json'
     program torch 'case $1 in -c) echo "2.99.0 True"; echo /nowhere; exit ;; esac
         echo "$@" >>theirs
-        case "$*" in *"--microbatch 64"*) echo "RuntimeError: CUDA out of memory"; echo "  somewhere"; exit 1 ;; esac
+        case "$*" in *"--microbatch 64"*)
+            echo "RuntimeError: CUDA out of memory"; echo "  somewhere"; exit 1 ;;
+        esac
         case "$*" in *"--microbatch 32 "*max-autotune*cudnn*) pause=0.04 ;; *) pause=0.08 ;; esac
         echo "{\"torch\": \"2.99.0\", \"cudnn\": 91900}"
-        n=0; while n=$((n + 1)); echo "step $n/1000000  loss $((11 - n % 3)).5${TENTH-}"; do sleep $pause; done'
+        n=0
+        while n=$((n + 1)); echo "step $n/1000000  loss $((11 - n % 3)).5${TENTH-}"; do
+            sleep $pause
+        done'
     cat >floor.json <<'END'
-{"card": "Stand-in", "libraries": "cuBLASLt 13.0.1", "peak": 1e17, "parameters": 1, "token_flops": 1, "tokens": 1,
+{"card": "Stand-in", "libraries": "cuBLASLt 13.0.1", "peak": 1e17,
+ "parameters": 1, "token_flops": 1, "tokens": 1,
  "step_seconds": 0.020, "copy": 4e12,
  "products": [{"name": "a", "calls": 10, "seconds": 0.001, "flops": 8e11, "bare": false},
               {"name": "b", "calls": 2, "seconds": 0.0005, "flops": 2e11, "bare": true}],
- "ops": [{"name": "linear", "calls": 10, "seconds": 0.0115, "bytes": 0, "step_bytes": 0, "flops": 0, "products": [[0, 10]]},
-         {"name": "weights", "calls": 2, "seconds": 0.002, "bytes": 4e9, "step_bytes": 0, "flops": 0, "products": [[1, 2]]},
-         {"name": "norm", "calls": 4, "seconds": 0.002, "bytes": 4e9, "step_bytes": 4e9, "flops": 0, "products": []},
-         {"name": "attention", "calls": 1, "seconds": 0.0032, "bytes": 4e9, "step_bytes": 4e9, "flops": 1.6e12, "products": []}]}
+ "ops": [{"name": "linear", "calls": 10, "seconds": 0.0115,
+          "bytes": 0, "step_bytes": 0, "flops": 0, "products": [[0, 10]]},
+         {"name": "weights", "calls": 2, "seconds": 0.002, "bytes": 4e9, "step_bytes": 0,
+          "flops": 0, "products": [[1, 2]]},
+         {"name": "norm", "calls": 4, "seconds": 0.002, "bytes": 4e9, "step_bytes": 4e9,
+          "flops": 0, "products": []},
+         {"name": "attention", "calls": 1, "seconds": 0.0032, "bytes": 4e9, "step_bytes": 4e9,
+          "flops": 1.6e12, "products": []}]}
 END
     seq -f 'word %g and more' 40000 >text
 }
@@ -43,7 +60,8 @@ END
 program() { printf '#!/bin/bash\n%s\n' "$2" >"$1" && chmod +x "$1"; }
 
 bench() {
-    run "$pack/bench/train-gpu.sh" --out "$BATS_TEST_TMPDIR/out" --torch-python "$BATS_TEST_TMPDIR/torch" \
+    run "$pack/bench/train-gpu.sh" --out "$BATS_TEST_TMPDIR/out" \
+        --torch-python "$BATS_TEST_TMPDIR/torch" \
         --text "$BATS_TEST_TMPDIR/text" "$@"
     echo "$output"
 }
@@ -75,19 +93,25 @@ bench() {
         echo "$line"
         grep -q "^bench: train-gpu-124M-$line" out/train-gpu-*.txt
     done
-    grep -q 'torch ran on: torch 2.99.0; cudnn 91900' out/train-gpu-*.txt && grep -q 'ran on: numerics stand-in' out/train-gpu-*.txt
+    grep -q 'torch ran on: torch 2.99.0; cudnn 91900' out/train-gpu-*.txt &&
+        grep -q 'ran on: numerics stand-in' out/train-gpu-*.txt
     python3 -c 'import json, sys; runs = json.load(open(sys.argv[1]))["models"]["124M"]["runs"]
-assert sorted(r["way"] for r in runs) == ["muster canonical"] * 2 + ["muster native"] + ["torch"] * 2, runs' out/train-gpu-*.json
-    grep -q -- '--reduction native .*--tune' ours && grep -q -- '--global-batch 512 .*--warmup-steps 20' theirs
+assert sorted(r["way"] for r in runs) == \
+    ["muster canonical"] * 2 + ["muster native"] + ["torch"] * 2, runs' out/train-gpu-*.json
+    grep -q -- '--reduction native .*--tune' ours &&
+        grep -q -- '--global-batch 512 .*--warmup-steps 20' theirs
 }
 
 @test "curves that differ make the comparison void" {
-    TENTH=3 bench --only 124M --seconds 0.3 --warm-up 0.1 --rounds 1 --microbatch 32 --torch 32,default,flash
+    TENTH=3 bench --only 124M --seconds 0.3 --warm-up 0.1 --rounds 1 --microbatch 32 \
+        --torch 32,default,flash
     [ "$status" = 0 ]
     grep -q '^bench: train-gpu-124M-curves 0.3.* %, aim <= 1: met' out/train-gpu-*.txt
     sed -i 's/\.5${TENTH-}/.7/' torch
-    bench --only 124M --seconds 0.3 --warm-up 0.1 --rounds 1 --microbatch 32 --torch 32,default,flash
-    grep -q 'over-torch .* x, aim >= 1.3: does not count: the loss curves differ by 2' out/train-gpu-*.txt
+    bench --only 124M --seconds 0.3 --warm-up 0.1 --rounds 1 --microbatch 32 \
+        --torch 32,default,flash
+    grep -q 'over-torch .* x, aim >= 1.3: does not count: the loss curves differ by 2' \
+        out/train-gpu-*.txt
     bench --only 124M --curve 5
     [ "$status" = 1 ]
     grep -q '^bench: train-gpu-124M-curves 2.* %, aim <= 1: missed' out/train-gpu-*.txt
@@ -116,19 +140,24 @@ assert sorted(r["way"] for r in runs) == ["muster canonical"] * 2 + ["muster nat
     [ -x "$tools/floor_shim" ] || skip "this build has no CUDA"
     mkdir card
     ln -s "$tools/.libs/fake_driver.so" card/libcuda.so.1
-    ln -s "$tools/.libs/fake_cublaslt.so" "card/$(grep -ao 'libcublasLt\.so\.[0-9]*' "$tools/floor_shim" | head -n 1)"
-    LD_LIBRARY_PATH=card OMP_WAIT_POLICY=passive "$tools/floor_shim" 1 16 1 8 128 1 2 1 >measured.json
+    ln -s "$tools/.libs/fake_cublaslt.so" \
+        "card/$(grep -ao 'libcublasLt\.so\.[0-9]*' "$tools/floor_shim" | head -n 1)"
+    LD_LIBRARY_PATH=card OMP_WAIT_POLICY=passive "$tools/floor_shim" 1 16 1 8 128 1 2 1 \
+        >measured.json
     PYTHONDONTWRITEBYTECODE=1 python3 - "$MUSTER_TOP/bench" measured.json <<'END'
 import json, sys
 sys.path.insert(0, sys.argv[1])
 from train_gpu_figures import Floor, token_flops
 measured = json.load(open(sys.argv[2]))
-assert measured["tokens"] == 16 and measured["peak"] == 989.4e12 and measured["token_flops"] == token_flops(1, 16, 8, 128)
+assert measured["tokens"] == 16 and measured["peak"] == 989.4e12 \
+    and measured["token_flops"] == token_flops(1, 16, 8, 128)
 C, V, M = 16, 128, 16
 assert sum(p["calls"] * p["flops"] for p in measured["products"]) == 6 * M * (12 * C * C + V * C)
-assert all(p["seconds"] > 0 for p in measured["products"]) and measured["copy"] > 0 and measured["step_seconds"] > 0
+assert all(p["seconds"] > 0 for p in measured["products"]) \
+    and measured["copy"] > 0 and measured["step_seconds"] > 0
 ops = {op["name"]: op for op in measured["ops"]}
-assert ops["adamw"]["bytes"] == 30 * measured["parameters"] and ops["attention backward"]["flops"] == 5 * M * 9 * C, ops
+assert ops["adamw"]["bytes"] == 30 * measured["parameters"] \
+    and ops["attention backward"]["flops"] == 5 * M * 9 * C, ops
 for number, product in enumerate(measured["products"]):
     made = sum(calls for op in measured["ops"] for n, calls in op["products"] if n == number)
     assert made == product["calls"], (made, product)
@@ -143,8 +172,10 @@ sys.path.insert(0, sys.argv[1])
 from train_gpu_figures import *
 floor = Floor(json.load(open(sys.argv[2])))
 assert math.isclose(floor.best, 8e14)
-# products 10 x 1 + 2 x 0.5 ms; the norm 1 ms by its bytes; attention 2 ms by its operations; the biases' pass is not of the step's
-assert math.isclose(floor.products, 0.011) and math.isclose(floor.passes, 0.003) and math.isclose(floor.step, 0.014)
+# products 10 x 1 + 2 x 0.5 ms; the norm 1 ms by its bytes; attention 2 ms by its operations; the
+# biases' pass is not of the step's
+assert math.isclose(floor.products, 0.011) and math.isclose(floor.passes, 0.003) \
+    and math.isclose(floor.step, 0.014)
 assert [round(op["floor"] * 1e3, 9) for op in floor.ops] == [10, 2, 1, 2], floor.ops
 table = floor.table()
 assert [line.split()[0] for line in table[1:5]] == ["linear", "attention", "norm", "weights"], table

@@ -1,6 +1,7 @@
 #!/usr/bin/env bats
 # SPDX-License-Identifier: Apache-2.0
-# The build itself: what is left out leaves a working trainer, and a distribution builds, installs and uninstalls.
+# The build itself: what is left out leaves a working trainer, and a distribution builds, installs
+# and uninstalls.
 
 : "${MUSTER_TOP:=$(cd "$BATS_TEST_DIRNAME/.." && pwd)}"
 
@@ -21,11 +22,13 @@ setup() {
     grep -q 'Slurm (plugin) ...... no' configure.out
     make -s -j"$(nproc)" 2>make.err || { cat make.err; return 1; }
     ./muster-tokens -o train.bin ../LICENSE
-    ./muster-train --data train.bin --ckpt-dir run --model gpt2 --layers 1 --width 32 --heads 2 --context 32 \
+    ./muster-train --data train.bin --ckpt-dir run --model gpt2 --layers 1 --width 32 --heads 2 \
+        --context 32 \
         --vocabulary 256 --global-batch 4 --microbatch 4 --steps 3 --warmup-steps 1
     [ -e run/step-00000003/manifest.json ]
     # What is not built says so, with the remedy.
-    RANK=0 WORLD_SIZE=2 LOCAL_RANK=0 LOCAL_WORLD_SIZE=2 run ./muster-rdzv --provider pmix --timeout 1
+    RANK=0 WORLD_SIZE=2 LOCAL_RANK=0 LOCAL_WORLD_SIZE=2 run ./muster-rdzv --provider pmix \
+        --timeout 1
     [ "$status" -eq 2 ]
     [[ $output = *PMIx* ]]
 }
@@ -46,9 +49,11 @@ setup() {
     cd "$source" && ./autogen.sh >/dev/null 2>&1
     mkdir build && cd build
     ../configure --without-cuda --disable-dependency-tracking >configure.out
-    # The tests have run, or will; MAKEFLAGS as an argument would keep "TESTS=" from the makes below.
+    # The tests have run, or will; MAKEFLAGS as an argument would keep "TESTS=" from the makes
+    # below.
     MAKEFLAGS=-j$(nproc) make distcheck TESTS= check_PROGRAMS= \
-        AM_DISTCHECK_CONFIGURE_FLAGS="--without-cuda --disable-dependency-tracking" >distcheck.out 2>&1 ||
+        AM_DISTCHECK_CONFIGURE_FLAGS="--without-cuda --disable-dependency-tracking" >distcheck.out \
+        2>&1 ||
             { tail -30 distcheck.out; return 1; }
     grep -q 'ready for distribution' distcheck.out || { tail -5 distcheck.out; return 1; }
 }
@@ -69,7 +74,8 @@ ROOMS="common order slurm launch checks plugin doctor checkpoint lib trainer"
     echo "$output"
     [ "$status" -eq 0 ]
     [ -z "$output" ]
-    # What the table does not allow is named: an arrow upwards, a circle of headers, a source outside all rooms.
+    # What the table does not allow is named: an arrow upwards, a circle of headers, a source
+    # outside all rooms.
     local file line told
     while IFS='~' read -r file line told; do
         changed_sources "$file" "$line"
@@ -79,34 +85,40 @@ ROOMS="common order slurm launch checks plugin doctor checkpoint lib trainer"
         [[ $output = *"$told"* ]]
     done <<'EOF'
 common/err.c~#include "launch/rdzv.h"~common/err.c includes launch/rdzv.h, which common may not
-checkpoint/load/ckpt.h~#include "checkpoint/save/ckpt_save.h"~checkpoint/load/ckpt.h includes checkpoint/save/ckpt_save.h, which
+checkpoint/load/ckpt.h~#include "checkpoint/save/ckpt_save.h"~/ckpt.h includes checkpoint/save/
 common/err.h~#include "common/opt.h"~common/err.h includes itself by way of others
 trainer/other.c~int x;~trainer/other.c is in no room
 HACKING.md~| `common/` | | `lib` |~common may include itself by way of others
 EOF
 }
 
-# Threads and programs start without our signals, or with none blocked. Foreign headers are kept in one place.
+# Threads and programs start without our signals, or with none blocked. Foreign headers are kept in
+# one place.
 @test "threads, programs and foreign headers are each in one place" {
     cd "$MUSTER_TOP"
     # shellcheck disable=SC2086
     {
-        [ "$(grep -rlE 'pthread_create|posix_spawnp? *\(' --include=*.c --include=*.cc $ROOMS | sort)" = \
+        [ "$(grep -rlE 'pthread_create|posix_spawnp? *\(' --include=*.c --include=*.cc $ROOMS |
+            sort)" = \
             $'common/spawn.c\ncommon/thread.c' ]
         [ "$(grep -rlE 'slurm/spank\.h' --include=*.[ch] $ROOMS | grep -v '^plugin/spank_')" = "" ]
         [ "$(grep -rl '<pmix' --include=*.[ch] $ROOMS)" = launch/pmix_client.h ]
-        [ "$(grep -rlE '<nccl' --include=*.[ch] $ROOMS | grep -vE '^launch/nccl_|^trainer/comm/comm_nccl')" = "" ]
+        [ "$(grep -rlE '<nccl' --include=*.[ch] $ROOMS |
+            grep -vE '^launch/nccl_|^trainer/comm/comm_nccl')" = "" ]
     }
 }
 
 # What the host's compiler would not understand, or would understand otherwise than nvcc.
 @test "kernels use CUDA through what the shim has, too" {
     cd "$MUSTER_TOP"
-    run grep -nE '<<<|__shared__|__launch_bounds__|\<asm\>|# *include <(cuda|mma|coop)' trainer/cuda/kernels/*.cu tests/shim/*.cu
+    run grep -nE '<<<|__shared__|__launch_bounds__|\<asm\>|# *include <(cuda|mma|coop)' \
+        trainer/cuda/kernels/*.cu tests/shim/*.cu
     echo "$output"
     [ -z "$output" ]
     for kernel in trainer/cuda/kernels/*.cu; do
-        grep -q "$kernel" trainer/cuda/kernels/kernels.mk || { echo "$kernel is not built" && return 1; }
+        grep -q "$kernel" trainer/cuda/kernels/kernels.mk || {
+            echo "$kernel is not built" && return 1
+        }
     done
     # No sum may depend on an order.
     cat >"$BATS_TEST_TMPDIR/sum.cu" <<<'#include "trainer/cuda/kernels/launch.h"
@@ -120,12 +132,14 @@ EOF
     [[ $output = *"no sum may depend on its order"* ]]
 }
 
-# Of "a && b" and "! a" bash hears a failing a only where that is the last word of a test or a function.
+# Of "a && b" and "! a" bash hears a failing a only where that is the last word of a test or a
+# function.
 @test "no condition in the middle of a test goes unheard" {
     cd "$MUSTER_TOP"
     run awk 'FNR == 1 { held = "" }
         held != "" && !/^ *(#.*)?$/ { if (!/^ *}/) print held; held = "" }
-        /^ +(! |\[.* \]\]? && )/ && !/ \|\| / && !/(\||\\|&&|\{)$/ { held = FILENAME ":" FNR ": " $0 }' \
+        /^ +(! |\[.* \]\]? && )/ && !/ \|\| / && !/(\||\\|&&|\{)$/ {
+            held = FILENAME ":" FNR ": " $0 }' \
         tests/*.bats tests/*.bash tests/cluster/*.bats tests/cluster/*.bash
     echo "$output"
     [ "$status" -eq 0 ]
@@ -139,11 +153,13 @@ EOF
     first=$(for file in "${files[@]}"; do grep -m 1 '^@test' "$file"; done |
         sed 's/^@test "\(.*\)" {.*/\1/; s/[][\.*^$()+?{}|]/\\&/g' | paste -sd '|')
     mkdir "$BATS_TEST_TMPDIR/prefix"
-    run env -i PATH="$PATH" HOME="$HOME" MUSTER_TOP="$MUSTER_TOP" MUSTER_PREFIX="$BATS_TEST_TMPDIR/prefix" \
+    run env -i PATH="$PATH" HOME="$HOME" MUSTER_TOP="$MUSTER_TOP" \
+        MUSTER_PREFIX="$BATS_TEST_TMPDIR/prefix" \
         "$BATS_ROOT/bin/bats" --tap -f "^($first)\$" "${files[@]}"
     echo "$output"
     [ "$status" -eq 0 ]
     [ "${#files[@]}" -gt 12 ]
-    [ "$(grep -c '# skip this build has no plugin: no Slurm headers$' <<<"$output")" -eq "${#files[@]}" ]
+    [ "$(grep -c '# skip this build has no plugin: no Slurm headers$' <<<"$output")" \
+        -eq "${#files[@]}" ]
     [ "${lines[0]}" = "1..${#files[@]}" ]
 }

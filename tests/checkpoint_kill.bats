@@ -1,8 +1,9 @@
 #!/usr/bin/env bats
 # SPDX-License-Identifier: Apache-2.0
-# A save is killed at each of its system calls, and each of its calls is made to fail: whatever happens while step 3 is
-# saved, the newest checkpoint that verifies is that of step 3 or of step 2, and the next save goes well. So is the next
-# attempt, while it finishes a save that was left complete.
+# A save is killed at each of its system calls, and each of its calls is made to fail: whatever
+# happens while step 3 is saved, the newest checkpoint that verifies is that of step 3 or of step 2,
+# and the next save goes well. So is the next attempt, while it finishes a save that was left
+# complete.
 
 setup() {
     : "${MUSTER_TOP:=$BATS_TEST_DIRNAME/..}" "${MUSTER_BUILD:=$MUSTER_TOP/build}"
@@ -20,8 +21,9 @@ teardown() { rm -rf --one-file-system "$place"; }
 # fresh: `run` is the directory with steps 1 and 2, as before step 3 is saved. Its owner is gone.
 fresh() { rm -rf run && cp -a before run; }
 
-# points TRACE SET…: the calls between the marks of ckpt_writer, as "NAME OCCURRENCE" with the occurrence counted from
-# the start of the process, as strace counts; only those of SET if it is given.
+# points TRACE SET…: the calls between the marks of ckpt_writer, as "NAME OCCURRENCE" with the
+# occurrence counted from the start of the process, as strace counts; only those of SET if it is
+# given.
 points() {
     awk -v set=" ${*:2} " '
         /^close\(1000000\)/ { inside = 1; seen["close"]++; next }
@@ -48,12 +50,15 @@ complain() { echo "$*"; ls -la run run/*; cat said; return 1; }
     local tried=0 kept=0 name when found
     while read -r name when; do
         fresh
-        strace -o /dev/null -e trace="$name" -e inject="$name:signal=KILL:when=$when" "$writer" save run 3 3 >/dev/null 2>&1 &&
+        strace -o /dev/null -e trace="$name" -e inject="$name:signal=KILL:when=$when" "$writer" \
+            save run 3 3 >/dev/null 2>&1 &&
             complain "not killed at $name $when"
         found=$(newest) || complain "killed at $name $when"
         [ "$found" = 3 ] || [ "$found" = 2 ] || complain "killed at $name $when: $found"
-        ! ls -d run/*damaged* run/.saving-* run/.removing-* 2>/dev/null || complain "killed at $name $when"
-        "$writer" save run 4 4 && [ "$(newest)" = 4 ] || complain "killed at $name $when, then saved"
+        ! ls -d run/*damaged* run/.saving-* run/.removing-* 2>/dev/null ||
+            complain "killed at $name $when"
+        "$writer" save run 4 4 && [ "$(newest)" = 4 ] ||
+            complain "killed at $name $when, then saved"
         tried=$((tried + 1))
         [ "$found" != 2 ] || kept=$((kept + 1))
     done <points
@@ -74,20 +79,30 @@ calls() {
     count=$("$kill_at" "0${1-}" "${@:2}" 2>&1 >/dev/null) && echo "${count% calls}"
 }
 
-# save_failing WHERE COMMAND…: a save of step 3 on top of `run` with a fault at WHERE says so or succeeds, and training goes
-# on from step 3 or step 2. `outcome` is "failed" or "went on". With `lasting` the fault keeps the save from cleaning up.
+# save_failing WHERE COMMAND…: a save of step 3 on top of `run` with a fault at WHERE says so or
+# succeeds, and training goes on from step 3 or step 2. `outcome` is "failed" or "went on". With
+# `lasting` the fault keeps the save from cleaning up.
 save_failing() {
     local where=$1 status=0 found next said
     shift
     # By way of a pipe: what is printed to a file would count.
     said=$("$@" 2>&1) || status=$?
     printf '%s\n' "$said" >out
-    [ $status -eq 0 ] || [ $status -eq 69 ] || { cat out; complain "$where: status $status"; return; }
-    [ -n "${lasting-}" ] || ! compgen -G 'run/.saving-*' || { complain "$where: left behind"; return; }
-    [ $status -eq 0 ] || grep -q "couldn't .*: $spoken" out || { complain "$where: $(<out)"; return; }
+    [ $status -eq 0 ] || [ $status -eq 69 ] || {
+        cat out; complain "$where: status $status"; return
+    }
+    [ -n "${lasting-}" ] || ! compgen -G 'run/.saving-*' || {
+        complain "$where: left behind"; return
+    }
+    [ $status -eq 0 ] || grep -q "couldn't .*: $spoken" out || {
+        complain "$where: $(<out)"; return
+    }
     "$writer" resume run >resumed 2>said || { complain "$where: can't go on"; return; }
     { read -r found && read -r next && read -r next && read -r next; } <resumed
-    [ "$found" = 3 ] || { [ "$found" = 2 ] && [ $status -ne 0 ]; } || { complain "$where: status $status, found $found"; return; }
+    [ "$found" = 3 ] || {
+        [ "$found" = 2 ] && [ $status -ne 0 ]; } || { complain \
+            "$where: status $status, found $found"; return
+    }
     [ "$next" = "step $((found + 1))" ] || { complain "$where: $next is the next one"; return; }
     ! compgen -G 'run/*damaged*' && ! compgen -G 'run/.[sr]*ing-*' || { complain "$where"; return; }
     [ $status -eq 0 ] && outcome="went on" || outcome=failed
@@ -111,7 +126,8 @@ save_failing() {
     points trace openat getdents64 read newfstatat >points
     while read -r name when; do
         fresh
-        save_failing "$name $when" strace -o /dev/null -e trace="$name" -e inject="$name:error=EIO:when=$when" \
+        save_failing "$name $when" strace -o /dev/null -e trace="$name" \
+            -e inject="$name:error=EIO:when=$when" \
             "$writer" save run 3 3
         tried=$((tried + 1))
         [ "$outcome" != failed ] || failed=$((failed + 1))
@@ -161,7 +177,8 @@ ways=("1 4 direct" "1 4 buffered" "4 1 direct" "4 3 direct")
             fresh
             error=${errors[n % ${#errors[@]}]}
             # shellcheck disable=SC2086
-            save_failing "$way: $n, $error" "$kill_at" $((RANDOM % calls + 1))=$error "$writer" save run 3 3 $way
+            save_failing "$way: $n, $error" "$kill_at" $((RANDOM % calls + 1))=$error "$writer" \
+                save run 3 3 $way
             grep -q '^call .* fails' out || continue
             tried=$((tried + 1))
             [ "$outcome" != failed ] || failed=$((failed + 1))
@@ -183,7 +200,8 @@ ways=("1 4 direct" "1 4 buffered" "4 1 direct" "4 3 direct")
             fresh
             error=${errors[n % ${#errors[@]}]}
             # shellcheck disable=SC2086
-            save_failing "$way: from $n, $error" "$kill_at" $((RANDOM % calls + 1))-=$error "$writer" save run 3 3 $way
+            save_failing "$way: from $n, $error" "$kill_at" $((RANDOM % calls + 1))-=$error \
+                "$writer" save run 3 3 $way
             grep -q '^call .* fails' out || continue
             tried=$((tried + 1))
             [ "$outcome" != failed ] || failed=$((failed + 1))
@@ -220,8 +238,9 @@ ways=("1 4 direct" "1 4 buffered" "4 1 direct" "4 3 direct")
     [ $failed -gt 0 ]
 }
 
-# written PARTS THREADS WAY: `before` becomes a directory in which the save of step 3 is complete, but not committed: killed
-# just before the rename, or where there are several parts before there is a manifest.
+# written PARTS THREADS WAY: `before` becomes a directory in which the save of step 3 is complete,
+# but not committed: killed just before the rename, or where there are several parts before there is
+# a manifest.
 written() {
     local n
     fresh
@@ -249,12 +268,14 @@ written() {
         points trace >points
         while read -r name when; do
             fresh
-            strace -o /dev/null -e trace="$name" -e inject="$name:signal=KILL:when=$when" "$writer" newest run >/dev/null 2>&1 &&
+            strace -o /dev/null -e trace="$name" -e inject="$name:signal=KILL:when=$when" \
+                "$writer" newest run >/dev/null 2>&1 &&
                 complain "$way: not killed at $name $when"
             "$writer" resume run >resumed 2>said || complain "$way: killed at $name $when"
             [ "$(head -n 1 resumed) $(tail -n 1 resumed)" = "3 step 4" ] ||
                 complain "$way: killed at $name $when: $(<resumed)"
-            ! compgen -G 'run/*damaged*' && ! compgen -G 'run/.[sr]*ing-*' || complain "$way: killed at $name $when"
+            ! compgen -G 'run/*damaged*' && ! compgen -G 'run/.[sr]*ing-*' ||
+                complain "$way: killed at $name $when"
             tried=$((tried + 1))
         done <points
     done
@@ -278,12 +299,16 @@ written() {
                 # By way of a pipe: what is printed to a file would count.
                 out=$("$kill_at" "$n=$error" "$writer" newest run 2>&1) || status=$?
                 grep -q '^call .* fails' <<<"$out" || break
-                [ $status -eq 0 ] || { [ $status -eq 69 ] && grep -q "couldn't .*: $spoken" <<<"$out"; } ||
+                [ $status -eq 0 ] || {
+                    [ $status -eq 69 ] && grep -q "couldn't .*: $spoken" <<<"$out"
+                } ||
                     complain "$way: call $n, $error: status $status: $out"
                 [ $status -ne 0 ] || grep -qx 3 <<<"$out" || complain "$way: call $n, $error: $out"
                 "$writer" resume run >resumed 2>said || complain "$way: call $n, $error"
-                [ "$(head -n 1 resumed) $(tail -n 1 resumed)" = "3 step 4" ] || complain "$way: call $n, $error: $(<resumed)"
-                ! compgen -G 'run/*damaged*' && ! compgen -G 'run/.[sr]*ing-*' || complain "$way: call $n, $error"
+                [ "$(head -n 1 resumed) $(tail -n 1 resumed)" = "3 step 4" ] ||
+                    complain "$way: call $n, $error: $(<resumed)"
+                ! compgen -G 'run/*damaged*' && ! compgen -G 'run/.[sr]*ing-*' ||
+                    complain "$way: call $n, $error"
                 tried=$((tried + 1))
                 [ $status -eq 0 ] || failed=$((failed + 1))
             done
@@ -298,15 +323,17 @@ written() {
 @test "all is on the disk before the rename that commits, and the rename before the next step" {
     fresh
     strace -o trace "$writer" save run 3 3
-    # Every file written is synced after its last write and closed before the first rename of step 3; so is its folder;
-    # the directory is synced before anything follows.
+    # Every file written is synced after its last write and closed before the first rename of step
+    # 3; so is its folder; the directory is synced before anything follows.
     awk '
-        function fd_of(line) { match(line, /\([0-9]+/); return substr(line, RSTART + 1, RLENGTH - 1) }
+        function fd_of(line) {
+            match(line, /\([0-9]+/); return substr(line, RSTART + 1, RLENGTH - 1) }
         /^close\(1000000\)/ { inside = 1 }
         !inside || committed { if (committed && !after) { after = $0 }; next }
         /^mkdirat\(.*\.saving-/ { made = 1 }
         /^openat\(.*\.saving-.*= [0-9]+$/ && made { folder = $NF }
-        /^openat\(.*O_CREAT.*= [0-9]+$/ { state[$NF] = "open"; state[fd_of($0)] = "changed"; files++ }
+        /^openat\(.*O_CREAT.*= [0-9]+$/ {
+            state[$NF] = "open"; state[fd_of($0)] = "changed"; files++ }
         /^renameat\(.*"manifest.json"/ { state[fd_of($0)] = "changed" }
         /^(write|pwrite64)\(/ { state[fd_of($0)] = "written" }
         /^fsync\(/ { state[fd_of($0)] = "synced" }
@@ -314,7 +341,8 @@ written() {
         /^renameat\(.*\.saving-.*"step-/ { committed = 1; dir = fd_of($0) }
         END {
             for (fd in state) if (state[fd] != "synced") bad = fd
-            exit !(committed && files == 5 && state[folder] == "synced" && !bad && after ~ "^fsync[(]" dir "[)]")
+            exit !(committed && files == 5 && state[folder] == "synced" && !bad &&
+                after ~ "^fsync[(]" dir "[)]")
         }' trace || {
         sed -n '/close(1000000/,/close(1000001/p' trace
         return 1
@@ -328,7 +356,8 @@ written() {
     strace -o trace "$writer" newest run
     while read -r name when; do
         fresh
-        found=$(strace -o /dev/null -e trace="$name" -e inject="$name:error=EIO:when=$when" "$writer" newest run 2>said) ||
+        found=$(strace -o /dev/null -e trace="$name" -e inject="$name:error=EIO:when=$when" \
+            "$writer" newest run 2>said) ||
             { grep -q "Input/output error" said && found=3; } || complain "$name $when"
         [ "$found" = 3 ] && ! ls -d run/*damaged* 2>/dev/null || complain "$name $when: $found"
         tried=$((tried + 1))
@@ -340,7 +369,8 @@ written() {
         when=$(points trace $name | head -n 1)
         fresh
         status=0
-        strace -o /dev/null -e trace=$name -e inject="$name:error=EIO:when=${when#* }+" "$writer" newest run >out 2>&1 ||
+        strace -o /dev/null -e trace=$name -e inject="$name:error=EIO:when=${when#* }+" "$writer" \
+            newest run >out 2>&1 ||
             status=$?
         cat out
         [ $status -eq 69 ]
@@ -350,7 +380,8 @@ written() {
 }
 
 @test "a full disk and a read-only one are told of and cost nothing" {
-    [ "$(id -u)" = 0 ] && unshare -m true 2>/dev/null || skip "needs root to mount a small file system"
+    [ "$(id -u)" = 0 ] && unshare -m true 2>/dev/null ||
+        skip "needs root to mount a small file system"
     mkdir small
     unshare -m bash -c '
         set -e

@@ -1,6 +1,7 @@
 #!/usr/bin/env bats
 # SPDX-License-Identifier: Apache-2.0
-# muster-ckpt, as people use it: what it says of good and of damaged checkpoints, and what it changes and leaves alone.
+# muster-ckpt, as people use it: what it says of good and of damaged checkpoints, and what it
+# changes and leaves alone.
 
 setup_file() {
     : "${MUSTER_TOP:=$(cd "$BATS_TEST_DIRNAME/.." && pwd)}" "${MUSTER_BUILD:=$MUSTER_TOP/build}"
@@ -13,8 +14,10 @@ setup_file() {
 
 # train DIR OPTION…: a tiny GPT-2.
 train() {
-    muster-train --data train.bin --validation-data validation.bin --validate-every 2 --validate-batches 1 --vocabulary 256 \
-        --layers 1 --width 32 --heads 2 --context 16 --global-batch 4 --microbatch 2 --keep-last 100 --ckpt-dir "$@" 2>log ||
+    muster-train --data train.bin --validation-data validation.bin --validate-every 2 \
+        --validate-batches 1 --vocabulary 256 \
+        --layers 1 --width 32 --heads 2 --context 16 --global-batch 4 --microbatch 2 \
+        --keep-last 100 --ckpt-dir "$@" 2>log ||
         { cat log; return 1; }
 }
 
@@ -58,7 +61,8 @@ steps() { (cd "$1" && echo step-*[0-9]); }
     [[ ${lines[0]} =~ ^step\ +saved\ +size\ +attempt\ +loss\ +validation\ +pinned\ +valid$ ]]
     [[ ${lines[1]} =~ ^\ +3\ +2026-11-21\ 0.*\ kB\ +2\ +0.166667\ +-\ +-\ +yes$ ]]
     check 0 muster-ckpt show "$MUSTER_TOP/tests/golden/v1" 3
-    [[ $output = *"step 3, saved 2026-11-21 0"*" by attempt 2 with 4 ranks; loss 0.166667, validation loss -"* ]]
+    [[ $output = \
+        *"step 3, saved 2026-11-21 0"*" by attempt 2 with 4 ranks; loss 0.166667, validation loss -"* ]]
     [[ $output = *"seed 18446744073709551557, next sample 48"* ]]
     [[ $output = *"tensors: 3, 43 parameters"* ]]
     [[ $output =~ transformer.wte.weight\ +F32\ +\[7,5\]\ +master\ m\ v ]]
@@ -99,11 +103,14 @@ steps() { (cd "$1" && echo step-*[0-9]); }
     check 65 muster-ckpt verify --deep "$d"
     size=$(stat -c %s "$d/step-00000001/$model")
     [[ ${lines[0]} = "step-00000001: DAMAGED: $model, bytes 0 to $((size - 1)): chunk 0 does not have its hash" ]]
-    [[ ${lines[1]} = "step-00000001: DAMAGED: $optimizer, bytes 0 to "*": chunk 0 does not have its hash" ]]
+    [[ ${lines[1]} \
+        = "step-00000001: DAMAGED: $optimizer, bytes 0 to "*": chunk 0 does not have its hash" ]]
     [[ ${lines[2]} = "step-00000002: DAMAGED: $optimizer: it has "*" bytes, not "* ]]
-    [[ ${lines[3]} = "step-00000003: DAMAGED: config.json: couldn't open it: No such file or directory" ]]
+    [[ ${lines[3]} \
+        = "step-00000003: DAMAGED: config.json: couldn't open it: No such file or directory" ]]
     [[ ${lines[4]} = "step-00000004: DAMAGED: manifest.json: manifest: its text does not have the hash that it names" ]]
-    [[ ${lines[5]} = "step-00000005: DAMAGED: manifest.json: couldn't read it: No such file or directory" ]]
+    [[ ${lines[5]} \
+        = "step-00000005: DAMAGED: manifest.json: couldn't read it: No such file or directory" ]]
     [[ ${lines[6]} = "step-00000006: valid" ]]
     [[ ${lines[7]} = "1 valid, 5 damaged, 0 could not be read" ]]
     (cd "$d" && find . -type f -exec md5sum {} +) | sort | cmp - before
@@ -134,7 +141,8 @@ steps() { (cd "$1" && echo step-*[0-9]); }
     flip "$d/$model" $((2 * 16777216 + 4095))
     check 65 muster-ckpt verify --deep "$d"
     [ "${lines[0]}" = "step-00000000: DAMAGED: $model, bytes 16777216 to 33554431: chunk 1 does not have its hash" ]
-    [[ ${lines[1]} = "step-00000000: DAMAGED: $model, bytes 33554432 to "*": chunk 2 does not have its hash" ]]
+    [[ ${lines[1]} \
+        = "step-00000000: DAMAGED: $model, bytes 33554432 to "*": chunk 2 does not have its hash" ]]
     [ ${#lines[@]} -eq 2 ]
     # Not in what is read without --deep.
     check 0 muster-ckpt verify "$d"
@@ -146,13 +154,16 @@ as_nobody() { setpriv --reuid=65534 --regid=65534 --clear-groups "$@"; }
 @test "a file that the user may not read is no damage, and no reason to try again" {
     [ "$(id -u)" = 0 ] || skip "only root can be another user"
     copy
-    chmod -R a+rX "$d" && chmod a+x "$BATS_TEST_TMPDIR" "$BATS_FILE_TMPDIR" "$BATS_SUITE_TMPDIR" "$BATS_RUN_TMPDIR"
-    as_nobody test -r "$d/step-00000001/$model" || skip "another user does not reach the tests' folder"
+    chmod -R a+rX "$d" && chmod a+x "$BATS_TEST_TMPDIR" "$BATS_FILE_TMPDIR" "$BATS_SUITE_TMPDIR" \
+        "$BATS_RUN_TMPDIR"
+    as_nobody test -r "$d/step-00000001/$model" ||
+        skip "another user does not reach the tests' folder"
     for file in "$model" "$optimizer" manifest.json; do
         chmod 600 "$d/step-00000001/$file"
         for deep in "" --deep; do
             check 1 as_nobody muster-ckpt verify $deep "$d"
-            [[ $output = "step-00000001: UNKNOWN: "*"$file"*": Permission denied"* && $output != *DAMAGED* ]]
+            [[ $output = "step-00000001: UNKNOWN: "*"$file"*": Permission denied"* &&
+                $output != *DAMAGED* ]]
             [[ $output = *"5 valid, 0 damaged, 1 could not be read" ]]
         done
         chmod 644 "$d/step-00000001/$file"
@@ -181,14 +192,19 @@ as_nobody() { setpriv --reuid=65534 --regid=65534 --clear-groups "$@"; }
     check 69 strace -o /dev/null -e trace=read -e inject=read:error=EIO:when="$first"+ \
         muster-ckpt verify --deep run/step-00000002
     [[ $output = *"UNKNOWN"*"Input/output error"* ]]
-    # And any one look or read from the first that opens the checkpoint on: it is valid, or it can't be told.
+    # And any one look or read from the first that opens the checkpoint on: it is valid, or it can't
+    # be told.
     strace -o trace muster-ckpt verify --deep run/step-00000002
-    awk 'match($0, /^[a-z0-9]+\(/) { name = substr($0, 1, RLENGTH - 1); seen[name]++ } /"step-00000002"/ { inside = 1 }
+    awk 'match($0, /^[a-z0-9]+\(/) { name = substr($0, 1, RLENGTH - 1); seen[name]++ }
+        /"step-00000002"/ { inside = 1 }
         inside && name ~ /^(read|newfstatat)$/ { print name, seen[name] }' trace >points
     [ "$(wc -l <points)" -gt 8 ]
     while read -r name n; do
-        run strace -o /dev/null -e trace="$name" -e inject="$name:error=EIO:when=$n" muster-ckpt verify --deep run/step-00000002
-        [[ $status$output != 65* && $output != *DAMAGED* ]] || { echo "$name $n: $status $output"; return 1; }
+        run strace -o /dev/null -e trace="$name" -e inject="$name:error=EIO:when=$n" muster-ckpt \
+            verify --deep run/step-00000002
+        [[ $status$output != 65* && $output != *DAMAGED* ]] || {
+            echo "$name $n: $status $output"; return 1
+        }
     done <points
 }
 
@@ -199,7 +215,8 @@ as_nobody() { setpriv --reuid=65534 --regid=65534 --clear-groups "$@"; }
     [[ $output =~ config.operation.ckpt-every\ +\"1\"\ +\"3\" ]]
     check 1 muster-ckpt diff run/step-00000005 run/step-00000006
     [[ ${lines[-1]} = "16 of 16 tensors differ" ]]
-    [[ $output =~ transformer.wte.weight\ +[0-9.]+e-0[0-9]\ /\ [0-9.]+e[-+]0[0-9]\ +[0-9.]+e-0[0-9]\ / ]]
+    [[ $output \
+        =~ transformer.wte.weight\ +[0-9.]+e-0[0-9]\ /\ [0-9.]+e[-+]0[0-9]\ +[0-9.]+e-0[0-9]\ / ]]
     [[ $output =~ ^setting\ +A\ +B ]]
     check 0 muster-ckpt diff --all --json run/step-00000006 run
     [ "$(grep -c '"max_absolute": 0.0' <<<"$output")" -eq 64 ]
@@ -233,7 +250,8 @@ as_nobody() { setpriv --reuid=65534 --regid=65534 --clear-groups "$@"; }
     copy
     # Validation losses fall in such a short training: 6 is the best, then 4, then 2.
     check 0 muster-ckpt ls --json run
-    [ "$(grep -c '"validation_loss": [0-9]' <<<"$output")" -ge 2 ] || skip "this trainer does not record validation losses"
+    [ "$(grep -c '"validation_loss": [0-9]' <<<"$output")" -ge 2 ] ||
+        skip "this trainer does not record validation losses"
     rm -r "$d/step-00000006"
     check 0 muster-ckpt prune --keep-last 1 --keep-best 2 "$d"
     [ "$(steps "$d")" = "step-00000002 step-00000004 step-00000005" ]
@@ -244,7 +262,8 @@ as_nobody() { setpriv --reuid=65534 --regid=65534 --clear-groups "$@"; }
     mkdir "$d/step-00000002/folder" # prune removes files only
     check 1 muster-ckpt prune "$d" --keep-last 1
     [[ $output = *"couldn't remove .removing-step-00000002-"*"/folder: "* ]]
-    [[ $output = *"step-00000002: couldn't be removed"*"step-00000005: removed"*"removed 4 of 6 checkpoints"* ]]
+    [[ $output = *"step-00000002: couldn't be removed"*"step-00000005: removed"* ]]
+    [[ $output = *"step-00000005: removed"*"removed 4 of 6 checkpoints"* ]]
     [ "$(steps "$d")" = step-00000006 ]
 }
 
@@ -266,7 +285,8 @@ as_nobody() { setpriv --reuid=65534 --regid=65534 --clear-groups "$@"; }
     [ "$(grep -c ' yes  *yes$' <<<"$output")" -eq 1 ]
     exec 9>&-
     wait $! || :
-    # Its process is gone, and a service may still be writing for it: not before its heartbeat is old.
+    # Its process is gone, and a service may still be writing for it: not before its heartbeat is
+    # old.
     touch "$d/owner.json"
     check 2 muster-ckpt prune --keep-last 1 "$d"
     [ "$(steps "$d")" = "$(steps run)" ]
@@ -274,7 +294,8 @@ as_nobody() { setpriv --reuid=65534 --regid=65534 --clear-groups "$@"; }
     # What only reading all bytes tells.
     flip "$d/step-00000006/config.json" 10
     check 65 muster-ckpt prune --keep-last 1 "$d"
-    [[ $output = *"nothing was removed, since the newest checkpoint, step-00000006, does not verify"* ]]
+    [[ $output \
+        = *"nothing was removed, since the newest checkpoint, step-00000006, does not verify"* ]]
     [ "$(steps "$d")" = "$(steps run)" ]
     # What the headers tell: the newest valid one is another, and stays.
     flip "$d/step-00000006/$optimizer" 6000
@@ -291,7 +312,8 @@ as_nobody() { setpriv --reuid=65534 --regid=65534 --clear-groups "$@"; }
     sed -i '$d' "$d/attempts.jsonl"
     train "$d" --steps 8 --ckpt-every 0 --change steps
     check 0 muster-ckpt history "$d"
-    [[ ${lines[0]} =~ ^attempt\ +began\ +nodes\ +ranks\ +from\ +last\ +end\ +notice\ +seconds\ +lost\ +why$ ]]
+    [[ ${lines[0]} \
+        =~ ^attempt\ +began\ +nodes\ +ranks\ +from\ +last\ +end\ +notice\ +seconds\ +lost\ +why$ ]]
     [[ ${lines[1]} =~ ^\ *0\ .*\ 1\ +fresh\ +4\ +finished\ +-\ +[0-9.]+\ +0.0\ +finished$ ]]
     [[ ${lines[2]} =~ ^\ *1\ .*\ 1\ +4\ +6\ +killed\ +-\ .* ]]
     [[ ${lines[3]} =~ ^\ *2\ .*\ 1\ +4\ +8\ +finished\ .*$ ]]
@@ -305,7 +327,9 @@ as_nobody() { setpriv --reuid=65534 --regid=65534 --clear-groups "$@"; }
     d=$BATS_TEST_TMPDIR/stopped
     train "$d" --steps 100000000 &
     # The training itself, not the shell around it.
-    for _ in $(seq 200); do grep -q '"step": 3' "$d/metrics-0.jsonl" 2>/dev/null && break || sleep 0.05; done
+    for _ in $(seq 200); do
+        grep -q '"step": 3' "$d/metrics-0.jsonl" 2>/dev/null && break || sleep 0.05
+    done
     kill -TERM "$(sed -n 's/.*"pid": \([0-9]*\),.*/\1/p' "$d/owner.json")"
     status=0
     wait $! || status=$?
@@ -333,7 +357,8 @@ as_nobody() { setpriv --reuid=65534 --regid=65534 --clear-groups "$@"; }
     check 0 muster-ckpt diff "$out/hf.run" "$out/shards.run"
     check 0 muster-ckpt verify --deep "$out/hf.run"
     check 0 muster-ckpt export "$out/hf.run" "$out/half" --dtype bf16
-    [ $((2 * $(stat -c %s "$out/half/model.safetensors"))) -le $(($(stat -c %s "$out/hf/model.safetensors") + 4096)) ]
+    [ $((2 * $(stat -c %s "$out/half/model.safetensors"))) \
+        -le $(($(stat -c %s "$out/hf/model.safetensors") + 4096)) ]
     grep -q '"torch_dtype": "bfloat16"' "$out/half/config.json"
     # Rounding once more changes nothing.
     muster-ckpt import "$out/half" "$out/half.run"

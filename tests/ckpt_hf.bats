@@ -1,14 +1,16 @@
 #!/usr/bin/env bats
 # SPDX-License-Identifier: Apache-2.0
-# Checkpoints and Hugging Face: its from_pretrained opens ours and gives our logits, we import its models (and llm.c's) and
-# give theirs, and our safetensors parser accepts and refuses what the reference does.
+# Checkpoints and Hugging Face: its from_pretrained opens ours and gives our logits, we import its
+# models (and llm.c's) and give theirs, and our safetensors parser accepts and refuses what the
+# reference does.
 
 load lib/has_torch
 
 # The newest that works with Debian 12's torch 1.13.
 transformers=4.49.0
 
-# venv: Debian's torch, and transformers and safetensors of PyPI, kept in the build folder. Says why not in `why`.
+# venv: Debian's torch, and transformers and safetensors of PyPI, kept in the build folder. Says why
+# not in `why`.
 venv() {
     venv=$MUSTER_BUILD/venv-hf
     [ ! -e "$venv/has-$transformers" ] || return 0
@@ -16,20 +18,24 @@ venv() {
     rm -rf "$venv"
     /usr/bin/python3 -m venv --system-site-packages "$venv" >venv.log 2>&1 ||
         { why="no virtual environment: apt-get install python3-venv" && return 1; }
-    timeout 240 "$venv/bin/pip" install -q --retries 1 "transformers==$transformers" safetensors >venv.log 2>&1 ||
-        { why="couldn't get transformers $transformers from PyPI: $(tail -n 1 venv.log)" && return 1; }
+    timeout 240 "$venv/bin/pip" install -q --retries 1 "transformers==$transformers" safetensors \
+        >venv.log 2>&1 ||
+        { why="couldn't get transformers $transformers from PyPI: $(tail -n 1 venv.log)" &&
+        return 1; }
     touch "$venv/has-$transformers"
 }
 
 setup_file() {
     : "${MUSTER_TOP:=$(cd "$BATS_TEST_DIRNAME/.." && pwd)}" "${MUSTER_BUILD:=$MUSTER_TOP/build}"
-    export MUSTER_TOP MUSTER_BUILD OMP_NUM_THREADS=2 HF_HUB_OFFLINE=1 TRANSFORMERS_VERBOSITY=error why='' venv
+    export MUSTER_TOP MUSTER_BUILD OMP_NUM_THREADS=2 HF_HUB_OFFLINE=1 TRANSFORMERS_VERBOSITY=error \
+        why='' venv
     cd "$BATS_FILE_TMPDIR" || return
     venv || return 0
     hf make . || return
     cat "$MUSTER_TOP"/doc/*.md >book.txt
     muster-tokens -q -o train.bin book.txt
-    muster-train --data train.bin --vocabulary 256 --layers 2 --width 48 --heads 3 --context 24 --global-batch 4 \
+    muster-train --data train.bin --vocabulary 256 --layers 2 --width 48 --heads 3 --context 24 \
+        --global-batch 4 \
         --microbatch 2 --learning-rate 0.01 --steps 8 --ckpt-every 8 --ckpt-dir run 2>train.log ||
         { cat train.log; return 1; }
 }
@@ -51,7 +57,8 @@ same() { hf compare "$@" | tee said && grep '^#' said >&3; }
     muster-ckpt export run whole.out
     muster-ckpt export run bf16.out --dtype bf16
     cp -r run/step-00000008 ours
-    head -c $((4 * 24 * 5)) <(od -An -v -tu1 -w1 book.txt | perl -ne 'print pack("l<", $_)') >ours.tokens
+    head -c $((4 * 24 * 5)) <(od -An -v -tu1 -w1 book.txt | perl -ne 'print pack("l<", $_)') \
+        >ours.tokens
     hf logits ours.tokens ours fp32.out bf16.out
     logits run/step-00000008 ours.tokens ours.logits
     same ours.logits ours/logits.hf

@@ -1,8 +1,8 @@
 #!/usr/bin/env bats
 # SPDX-License-Identifier: Apache-2.0
-# The checkpoint service is killed before each of its calls that change something, together with its client and alone, and
-# each of these calls is made to fail: no step that was handed over is lost while one of them lives, what is found is whole,
-# and what fails is told of.
+# The checkpoint service is killed before each of its calls that change something, together with its
+# client and alone, and each of these calls is made to fail: no step that was handed over is lost
+# while one of them lives, what is found is whole, and what fails is told of.
 
 setup() {
     : "${MUSTER_TOP:=$BATS_TEST_DIRNAME/..}" "${MUSTER_BUILD:=$MUSTER_TOP/build}"
@@ -39,15 +39,22 @@ complain() {
     return 1
 }
 
-# Until the first service, and who traces it, have ended: what they do last, their client does not wait for.
+# Until the first service, and who traces it, have ended: what they do last, their client does not
+# wait for.
 wait_traced() { flock -w 20 lock true || complain "the service never ended"; }
 
-# newest_is LEAST MOST: found by the next attempt, which leaves nothing unfinished behind and sees no damage.
+# newest_is LEAST MOST: found by the next attempt, which leaves nothing unfinished behind and sees
+# no damage.
 newest_is() {
     local step
-    "$tools/ckpt_writer" newest run >newest 2>&1 && read -r step <newest || { complain "no newest: $(<newest)"; return; }
-    [ "$step" -ge "$1" ] && [ "$step" -le "$2" ] || { complain "found $step, not $1 to $2"; return; }
-    ! compgen -G 'run/*damaged*' >/dev/null && ! compgen -G 'run/.[sr]*ing-*' >/dev/null || complain "left behind"
+    "$tools/ckpt_writer" newest run >newest 2>&1 && read -r step <newest || {
+        complain "no newest: $(<newest)"; return
+    }
+    [ "$step" -ge "$1" ] && [ "$step" -le "$2" ] || {
+        complain "found $step, not $1 to $2"; return
+    }
+    ! compgen -G 'run/*damaged*' >/dev/null && ! compgen -G 'run/.[sr]*ing-*' >/dev/null ||
+        complain "left behind"
 }
 
 # What the writer told: `durable` is the last step that was.
@@ -66,7 +73,8 @@ read_told() {
         rm -rf run && cp -r before run && echo "$n" >when
         # Before it has taken its client on, the client is told so and can't begin.
         "$tools/ckptd_writer" run 3 4 >told 2>complaints ||
-            { grep -q "the one that was started ended" complaints && ! grep -q "step" told && continue; } ||
+            { grep -q "the one that was started ended" complaints && ! grep -q "step" told &&
+            continue; } ||
             { complain "call $n: a save failed"; return 1; }
         grep -qx "step 3" told && grep -qx "step 4" told || { complain "call $n"; return 1; }
         newest_is 4 4 || { echo "call $n"; return 1; }
@@ -88,14 +96,21 @@ read_told() {
             wait_traced || return
             [ -s kill_at.log ] || break
             read_told
-            if grep -q '^failed 3: .*\(Input/output error\|No space left\|quota exceeded\)' told; then
-                [ $status -eq 69 ] && ! grep -qx "step 3" told || { complain "call $n, $error: status $status"; return 1; }
+            if grep -q '^failed 3: .*\(Input/output error\|No space left\|quota exceeded\)' told
+            then
+                [ $status -eq 69 ] && ! grep -qx "step 3" told || {
+                    complain "call $n, $error: status $status"; return 1
+                }
                 failures=$((failures + 1))
             elif grep -q '^failed 4: ' told; then
-                [ $status -eq 69 ] && [ "$durable" -eq 3 ] || { complain "call $n, $error: status $status"; return 1; }
+                [ $status -eq 69 ] && [ "$durable" -eq 3 ] || {
+                    complain "call $n, $error: status $status"; return 1
+                }
                 failures=$((failures + 1))
             else
-                [ $status -eq 0 ] && [ "$durable" -eq 4 ] || { complain "call $n, $error: status $status"; return 1; }
+                [ $status -eq 0 ] && [ "$durable" -eq 4 ] || {
+                    complain "call $n, $error: status $status"; return 1
+                }
             fi
             newest_is "$durable" 4 || { echo "call $n, $error"; return 1; }
             tried=$((tried + 1))
@@ -106,7 +121,8 @@ read_told() {
     [ "$failures" -gt 100 ]
 }
 
-# Behind a good save nothing is left of failed ones and of removals that failed, without waiting for the next attempt.
+# Behind a good save nothing is left of failed ones and of removals that failed, without waiting for
+# the next attempt.
 # bats test_tags=long
 @test "a disk that is read-only for a while, from any call of the service on: nothing is left of what failed then" {
     local n calls failures=0 status

@@ -7,7 +7,8 @@
 setup() { export SLURM_CONF=$BATS_TEST_TMPDIR/none; }
 
 @test "the manual lists every check with its severity, fault and remedy" {
-    manual=$(sed 's/\\-/-/g; s/^\.BR //; s/"//g' "$MUSTER_TOP/doc/muster-doctor.1" | tr -s '\n ' ' ')
+    manual=$(sed 's/\\-/-/g; s/^\.BR //; s/"//g' "$MUSTER_TOP/doc/muster-doctor.1" |
+        tr -s '\n ' ' ')
     count=0
     while read -r name && read -r severity && read -r what && read -r remedy; do
         read -r _ || :
@@ -16,11 +17,13 @@ setup() { export SLURM_CONF=$BATS_TEST_TMPDIR/none; }
         [[ $manual = *" $name ($severity) $what .br Remedy: ${remedy//\{\}/N} "* ]]
     done < <(muster-doctor --list)
     [ "$count" -ge 30 ]
-    [ "$(grep -c '^\.BR .* "(error)"$\|^\.BR .* " (\(error\|warning\|note\))"$' "$MUSTER_TOP/doc/muster-doctor.1")" -eq "$count" ]
+    [ "$(grep -c '^\.BR .* "(error)"$\|^\.BR .* " (\(error\|warning\|note\))"$' \
+        "$MUSTER_TOP/doc/muster-doctor.1")" -eq "$count" ]
 }
 
 @test "every option is in the manual" {
-    for option in $(muster-doctor --help | grep -o -- '--[a-z-]*' | grep -v -- '--help\|--usage\|--version\|--muster\|--ntasks' |
+    for option in $(muster-doctor --help | grep -o -- '--[a-z-]*' |
+        grep -v -- '--help\|--usage\|--version\|--muster\|--ntasks' |
         sort -u); do
         echo "$option"
         grep -qF -- "${option//-/\\-}" "$MUSTER_TOP/doc/muster-doctor.1"

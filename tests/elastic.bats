@@ -19,8 +19,10 @@ setup() {
 train() {
     local dir=$1
     shift
-    ${REPLACE-} muster-train --data tokens.u16 --ckpt-dir "$dir" --layers 3 --width 128 --heads 4 --context 16 --vocabulary 64 \
-        --global-batch 16 --microbatch 1 --learning-rate 0.003 --min-learning-rate 0.001 --warmup-steps 3 --threads 1 \
+    ${REPLACE-} muster-train --data tokens.u16 --ckpt-dir "$dir" --layers 3 --width 128 --heads 4 \
+        --context 16 --vocabulary 64 \
+        --global-batch 16 --microbatch 1 --learning-rate 0.003 --min-learning-rate 0.001 \
+        --warmup-steps 3 --threads 1 \
         --steps 15 --ckpt-every 0 --rdzv-timeout 30 --collective-timeout 30 "$@"
 }
 
@@ -42,7 +44,8 @@ quietly() { "$@" >out 2>&1 || { cat out && return 1; }; }
             for mb in 1 25; do
                 # Each with one of both unless all is searched.
                 [ -n "${MUSTER_LONG-}" ] || [ $(((n + threads + mb / 25) % 2)) = 0 ] || continue
-                quietly train_world $n "few-$n-$threads-$mb" --steps 4 --threads $threads --bucket-mb $mb
+                quietly train_world $n "few-$n-$threads-$mb" --steps 4 --threads $threads \
+                    --bucket-mb $mb
                 grep -q " $((mb == 1 ? 3 : 2)) buckets\$" out
                 same_bits few "few-$n-$threads-$mb" 4
                 rm -r "few-$n-$threads-$mb"
@@ -51,11 +54,13 @@ quietly() { "$@" >out 2>&1 || { cat out && return 1; }; }
     done
 }
 
-# over_worlds NAME "RANKS RANKS RANKS" OPTION…: six steps by one rank, and two by each of these numbers of ranks, have the same
-# bits, with other threads and buckets each time. 76 samples of odd sizes: the last step of an epoch is not full.
+# over_worlds NAME "RANKS RANKS RANKS" OPTION…: six steps by one rank, and two by each of these
+# numbers of ranks, have the same bits, with other threads and buckets each time. 76 samples of odd
+# sizes: the last step of an epoch is not full.
 over_worlds() {
     local name=$1 n step=0
-    local sizes=(--data valid.u16 --last-batch pad --width 132 --heads 3 --context 13 --vocabulary 67 --decay-steps 15 "${@:3}")
+    local sizes=(--data valid.u16 --last-batch pad --width 132 --heads 3 --context 13
+        --vocabulary 67 --decay-steps 15 "${@:3}")
     quietly train "$name-one" "${sizes[@]}" --steps 6
     for n in $2; do
         step=$((step + 2))
@@ -83,7 +88,8 @@ over_worlds() {
     quietly train kept --steps 8
     while read -r level n zero; do
         step=$((step + 2))
-        quietly train_world "$n" forgot --recompute "$level" --zero "$zero" --steps $step --decay-steps 8 --change steps,decay-steps
+        quietly train_world "$n" forgot --recompute "$level" --zero "$zero" --steps $step \
+            --decay-steps 8 --change steps,decay-steps
         grep -q "^  recompute  *$level " out
     done <<'END'
 block 3 1
@@ -97,7 +103,9 @@ END
 
 @test "a bucket of which each rank sums several MB, run by run, with pieces that came early: the same bits" {
     quietly train wide-one --width 256 --vocabulary 8192 --steps 3
-    train_world 3 wide --width 256 --vocabulary 8192 --bucket-mb 25 --steps 3 >wide.out || { cat wide.out; return 1; }
+    train_world 3 wide --width 256 --vocabulary 8192 --bucket-mb 25 --steps 3 >wide.out || {
+        cat wide.out; return 1
+    }
     same_bits wide-one wide 3
 }
 
@@ -110,7 +118,9 @@ largest_difference() {
 @test "native: 8 ranks and 1 have the same loss curve to 1e-5, in other bits" {
     local difference steps=${MUSTER_LONG:+200}
     train native1 --reduction native --steps "${steps:=50}" >native1.out 2>&1
-    train_world 8 native8 --reduction native --steps "$steps" >native8.out || { cat native8.out; return 1; }
+    train_world 8 native8 --reduction native --steps "$steps" >native8.out || {
+        cat native8.out; return 1
+    }
     grep -q 'the bits of the result depend on the world size' native8.out
     [ "$(muster-curve native8 | wc -l)" -eq "$steps" ]
     difference=$(largest_difference native1 native8)
@@ -140,5 +150,6 @@ largest_difference() {
         train_world $n "split$n" --split-embedding --bucket-mb 1 >out || { cat out; return 1; }
         diff <(hashes split1/step-00000015) <(hashes "split$n/step-00000015")
     done
-    fails 2 "--split-embedding is off, but the run in this --ckpt-dir was begun with on" train split1 --steps 16 --change steps
+    fails 2 "--split-embedding is off, but the run in this --ckpt-dir was begun with on" train \
+        split1 --steps 16 --change steps
 }

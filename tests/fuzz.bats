@@ -1,6 +1,7 @@
 #!/usr/bin/env bats
 # SPDX-License-Identifier: Apache-2.0
-# Each parser of what comes from outside: its seeds in CI, which must give the same result twice; in --long what a search finds.
+# Each parser of what comes from outside: its seeds in CI, which must give the same result twice; in
+# --long what a search finds.
 # bats file_tags=ci
 
 fuzz() {

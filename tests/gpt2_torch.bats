@@ -1,6 +1,7 @@
 #!/usr/bin/env bats
 # SPDX-License-Identifier: Apache-2.0
-# Our models against PyTorch's on the same weights and batches: loss, every gradient, and 50 steps of training.
+# Our models against PyTorch's on the same weights and batches: loss, every gradient, and 50 steps
+# of training.
 
 load lib/has_torch
 

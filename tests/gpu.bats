@@ -1,13 +1,15 @@
 #!/usr/bin/env bats
 # SPDX-License-Identifier: Apache-2.0
-# tests/gpu.sh as a bare machine sees it: what is packed runs by itself, what hangs is cut, what fails is told.
+# tests/gpu.sh as a bare machine sees it: what is packed runs by itself, what hangs is cut, what
+# fails is told.
 
 : "${MUSTER_TOP:=$(cd "$BATS_TEST_DIRNAME/.." && pwd)}" "${MUSTER_BUILD:=$MUSTER_TOP/build}"
 export MUSTER_TOP MUSTER_BUILD
 
 load small_run
 
-# unpacked: a folder as the tarball makes it, with programs of the test's own. Its parts are those that the test adds.
+# unpacked: a folder as the tarball makes it, with programs of the test's own. Its parts are those
+# that the test adds.
 unpacked() {
     mkdir -p "$BATS_TEST_TMPDIR/muster-gpu/bin"
     cd "$BATS_TEST_TMPDIR/muster-gpu"
@@ -26,11 +28,14 @@ bare() {
     run env -i PATH="$BATS_TEST_TMPDIR/tools:/usr/bin:/bin" ./gpu.sh --out out "$@"
 }
 
-# Stand-ins for a GPU: the driver's tool, and a muster-train that computes on the CPU. What is told as SPOIL learns at another rate.
+# Stand-ins for a GPU: the driver's tool, and a muster-train that computes on the CPU. What is told
+# as SPOIL learns at another rate.
 stand_ins() {
     local name
     unpacked
-    for name in ckptd ckpt curve tokens; do ln -sf "$MUSTER_BUILD/muster-$name" "bin/muster-$name"; done
+    for name in ckptd ckpt curve tokens; do
+        ln -sf "$MUSTER_BUILD/muster-$name" "bin/muster-$name"
+    done
     mkdir -p "$BATS_TEST_TMPDIR/tools"
     printf '#!/bin/sh\necho Card, 1\n' >"$BATS_TEST_TMPDIR/tools/nvidia-smi"
     chmod +x "$BATS_TEST_TMPDIR/tools/nvidia-smi"
@@ -77,7 +82,8 @@ END
     [ -x muster-gpu/bin/initial_weights ]
     grep -q '^gpu, driver: none' out/summary || return 0
     [[ ${lines[-1]} == "0 passed, "* ]]
-    grep -q 'bits_of_the_cpu: no GPU: .' out/gpu_add.tap && grep -q 'SKIP no GPU: .' out/memcheck-add.tap
+    grep -q 'bits_of_the_cpu: no GPU: .' out/gpu_add.tap &&
+        grep -q 'SKIP no GPU: .' out/memcheck-add.tap
 }
 
 @test "a pack that is too large is refused, and its largest files are named" {
@@ -132,25 +138,33 @@ END
 @test "the parts that train find runs that are alike, and one line of the summary each" {
     stand_ins
     # The bench has tests of its own (bench_gpu.bats).
-    printf '#!/bin/sh\n' >"$BATS_TEST_TMPDIR/tools/python3" && chmod +x "$BATS_TEST_TMPDIR/tools/python3"
+    printf '#!/bin/sh\n' >"$BATS_TEST_TMPDIR/tools/python3" &&
+        chmod +x "$BATS_TEST_TMPDIR/tools/python3"
     mkdir bench && printf 'echo "$@"; echo "train-gpu-124M-curves 0.3 %%"\n' >bench/train-gpu.sh
     PATH=$BATS_TEST_TMPDIR/tools:$PATH run ./gpu.sh --out out
     echo "$output"
     [ "$status" = 0 ]
     grep -q '^gpu, driver: Card, 1' out/summary
-    grep -q '^train  *[0-9]* ok   0 not ok ' out/summary && grep -q '^share  *8 ok   0 not ok   0 skip' out/summary
-    for check in small_twice small_killed fp32_like_the_cpu large_killed; do grep -q "^ok [0-9]* - $check\$" out/train.tap; done
-    for check in small_on_3_ranks four_ranks_killed_two_go_on one_rank_lost; do grep -q "^ok [0-9]* - $check\$" out/share.tap; done
+    grep -q '^train  *[0-9]* ok   0 not ok ' out/summary &&
+        grep -q '^share  *8 ok   0 not ok   0 skip' out/summary
+    for check in small_twice small_killed fp32_like_the_cpu large_killed; do
+        grep -q "^ok [0-9]* - $check\$" out/train.tap
+    done
+    for check in small_on_3_ranks four_ranks_killed_two_go_on one_rank_lost; do
+        grep -q "^ok [0-9]* - $check\$" out/share.tap
+    done
     grep -q 'identical: all bits of 16 tensors' out/share.tap
     grep -q '^ok 1 - losses_like_pytorch$' out/torch.tap
     # It is told where that differs, or brings no figure.
     for bench in 'echo train-gpu-124M-curves 3 %; exit 1' 'exit 0'; do
         printf '%s\n' "$bench" >bench/train-gpu.sh
-        run env "GPU_BENCH=$PWD/bench/train-gpu.sh" GPU_OUT=. bash ./gpu_train.sh check losses_like_pytorch
+        run env "GPU_BENCH=$PWD/bench/train-gpu.sh" GPU_OUT=. bash ./gpu_train.sh check \
+            losses_like_pytorch
         [ "$status" = 1 ]
     done
     echo 'echo no peer; exit 77' >bench/train-gpu.sh
-    run env "GPU_BENCH=$PWD/bench/train-gpu.sh" GPU_OUT=. bash ./gpu_train.sh check losses_like_pytorch
+    run env "GPU_BENCH=$PWD/bench/train-gpu.sh" GPU_OUT=. bash ./gpu_train.sh check \
+        losses_like_pytorch
     [ "$status" = 77 ]
 }
 
@@ -172,5 +186,6 @@ differs() {
     differs four_ranks_killed_two_go_on small-fewer "end with other bits"
     # Nor is it enough that they are alike where none was disturbed.
     rm -r "$GPU_WORK"/small-killed*
-    GPU_SMALL="${GPU_SMALL/--ckpt-every 40/--ckpt-every 0}" differs small_killed small-killed "they ended with 0, not 137"
+    GPU_SMALL="${GPU_SMALL/--ckpt-every 40/--ckpt-every 0}" differs small_killed small-killed \
+        "they ended with 0, not 137"
 }

@@ -1,11 +1,16 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: Apache-2.0
-# Every check that needs a GPU, in one command of at most 9 minutes, on a machine that may have no more than its driver.
-#   tests/gpu.sh --pack FILE.tar.xz    from a build folder: packs its programs and their libraries (at most 60 MiB)
-#   tests/gpu.sh --pack-slurm FILE.tar.xz  this machine's Slurm, munge and PMIx, for one that has none: unpacked at the same place
-#   gpu.sh [--out DIR]                 from the unpacked folder or a build folder: runs the parts one after another
-# After each part DIR has its TAP and a summary, so that a run that is cut short leaves what is done. Where there is no GPU
-# each part is skipped with its reason. The last line is "N passed, N failed, N skipped"; the status is 0 if none failed.
+# Every check that needs a GPU, in one command of at most 9 minutes, on a machine that may have no
+# more than its driver.
+#   tests/gpu.sh --pack FILE.tar.xz        from a build folder: packs its programs and their
+#                                          libraries (at most 60 MiB)
+#   tests/gpu.sh --pack-slurm FILE.tar.xz  this machine's Slurm, munge and PMIx, for one that has
+#                                          none: unpacked at the same place
+#   gpu.sh [--out DIR]                     from the unpacked folder or a build folder: runs the
+#                                          parts one after another
+# After each part DIR has its TAP and a summary, so that a run that is cut short leaves what is
+# done. Where there is no GPU each part is skipped with its reason. The last line is "N passed, N
+# failed, N skipped"; the status is 0 if none failed.
 set -u -o pipefail
 
 here=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd) || exit 1
@@ -26,8 +31,10 @@ options() {
         --pack-slurm) pack_slurm=$2 ;;
         --out) out=$2 ;;
         --pack-mib | --seconds | --part-seconds)
-            [[ $2 =~ ^[1-9][0-9]{0,3}$ ]] || die "couldn't use $1 '$2': it takes a number from 1 to 9999"
-            case $1 in --pack-mib) pack_mib=$2 ;; --seconds) seconds=$2 ;; *) part_seconds=$2 ;; esac
+            [[ $2 =~ ^[1-9][0-9]{0,3}$ ]] ||
+                die "couldn't use $1 '$2': it takes a number from 1 to 9999"
+            case $1 in --pack-mib) pack_mib=$2 ;; --seconds) seconds=$2 ;; *) \
+                part_seconds=$2 ;; esac
             ;;
         *) die "couldn't use '$1': no such option" ;;
         esac
@@ -47,8 +54,11 @@ find_programs() {
     fi
     programs=()
     local file
-    for file in "$tests"/test_gpu_*; do [[ ! -x $file || $file == *.* ]] || programs+=("$file"); done
-    [ ${#programs[@]} -gt 0 ] || die "couldn't find test_gpu_* in $tests: configure where nvcc is, then 'make check TESTS='"
+    for file in "$tests"/test_gpu_*; do
+        [[ ! -x $file || $file == *.* ]] || programs+=("$file")
+    done
+    [ ${#programs[@]} -gt 0 ] ||
+        die "couldn't find test_gpu_* in $tests: configure where nvcc is, then 'make check TESTS='"
     by_worth
 }
 
@@ -67,10 +77,11 @@ by_worth() {
 
 # --- packing ---
 
-# The libraries of the programs but for those of the C library and of the driver, which belong to the machine.
+# The libraries of the programs but for those of the C library and of the driver, which belong to
+# the machine.
 libraries() {
     ldd "$@" | awk '$2 == "=>" && $3 == "not" { print "missing " $1 }
-        $1 ~ /^(libc|libm|libdl|libpthread|librt|libresolv|libutil|libcuda|libnvidia-.*)\.so/ { next }
+        $1 ~ /^lib(c|m|dl|pthread|rt|resolv|util|cuda|nvidia-.*)\.so/ { next }
         $2 == "=>" && $3 ~ /^\// { print $1, $3 }' | sort -u
 }
 
@@ -80,13 +91,15 @@ pack_bench() {
     [ -e "$top/bench/train-gpu.sh" ] && [ -e "$bin/Makefile" ] || return 0
     make -s -C "$bin" bench/initial_weights bench/step_floor >&2 || return
     mkdir -p "$1/bench" && cp "$bin"/bench/{initial_weights,step_floor} "$1/bin/" &&
-        cp "$top"/bench/{train-gpu.sh,setup.bash} "$top"/bench/{train_torch,train_gpu*}.py "$1/bench/"
+        cp "$top"/bench/{train-gpu.sh,setup.bash} "$top"/bench/{train_torch,train_gpu*}.py \
+        "$1/bench/"
 }
 
 # What a Slurm of our own takes; the programs of Slurm come by --pack-slurm.
 pack_cluster() {
     [ -x "$bin/muster-requeue" ] && [ -d "$here/cluster" ] || return 0
-    cp "$bin/muster-requeue" "$1/bin/" && cp "$here/gpu_slurm.sh" "$here/../slurm-examples/train-no-plugin.sbatch" "$1/" &&
+    cp "$bin/muster-requeue" "$1/bin/" &&
+        cp "$here/gpu_slurm.sh" "$here/../slurm-examples/train-no-plugin.sbatch" "$1/" &&
         mkdir -p "$1/cluster" && cp -r "$here"/cluster/{cluster,helpers.bash,lib} "$1/cluster/"
 }
 
@@ -95,18 +108,28 @@ slurm_files() {
     local own
     mapfile -t own < <({
         dpkg -L slurmctld slurmd slurm-client slurm-wlm-basic-plugins munge libpmix2 iproute2
-        PATH=$PATH:/usr/sbin:/sbin type -p slurm{ctld,d,stepd} s{batch,run,info,queue,control,cancel} # Debian's alternatives
-    } | grep -E '^(/usr)?/(bin|sbin|lib|share/pmix)' | while read -r file; do [ ! -f "$file" ] || printf '%s\n' "$file"; done)
+        # Debian's alternatives
+        PATH=$PATH:/usr/sbin:/sbin type -p slurm{ctld,d,stepd} \
+            s{batch,run,info,queue,control,cancel}
+    } | grep -E '^(/usr)?/(bin|sbin|lib|share/pmix)' | while read -r file; do
+        [ ! -f "$file" ] || printf '%s\n' "$file"
+    done)
     [ ${#own[@]} -gt 0 ] || return
     # Those that are scripts have no libraries, which ldd takes for a failure.
-    { printf '%s\n' "${own[@]}" && (libraries "${own[@]}" 2>/dev/null || :) | awk '{ print $2 }'; } |
+    {
+        printf '%s\n' "${own[@]}" && (libraries "${own[@]}" 2>/dev/null || :) | awk '{ print $2 }'
+    } |
         sed -E 's,^/(usr/)?,usr/,' | sort -u
 }
 
 pack_slurm() {
-    slurm_files >"$1/files" || die "couldn't pack Slurm: Debian's packages of it are not installed here (tests/packages.txt)"
-    tar -C / -chf - --transform 's,^,muster-gpu/slurm/,' -T "$1/files" | xz -1 -T2 >"$pack_slurm" || exit 1
-    [ "$(stat -c %s "$pack_slurm")" -le $((pack_mib << 20)) ] || die "couldn't pack Slurm: $pack_slurm is over $pack_mib MiB"
+    slurm_files >"$1/files" ||
+        die \
+        "couldn't pack Slurm: Debian's packages of it are not installed here (tests/packages.txt)"
+    tar -C / -chf - --transform 's,^,muster-gpu/slurm/,' -T "$1/files" | xz -1 -T2 >"$pack_slurm" ||
+        exit 1
+    [ "$(stat -c %s "$pack_slurm")" -le $((pack_mib << 20)) ] ||
+        die "couldn't pack Slurm: $pack_slurm is over $pack_mib MiB"
     echo "$pack_slurm: $(stat -c %s "$pack_slurm") bytes, $(wc -l <"$1/files") files"
 }
 
@@ -117,12 +140,16 @@ pack() {
     cp "${programs[@]}" "$bin"/muster-{train,ckptd,ckpt,curve,tokens} "$folder/bin/" || exit 1
     pack_bench "$folder" && pack_cluster "$folder" || exit 1
     {
-        echo "packed: $(date -u +%FT%TZ), commit $(git -C "$here" rev-parse --short HEAD 2>/dev/null || echo unknown)"
-        echo "compiler: $(PATH=$PATH:/usr/local/cuda/bin nvcc --version 2>/dev/null | grep release || echo unknown)"
+        echo "packed: $(date -u +%FT%TZ), commit $(git -C "$here" rev-parse --short HEAD \
+            2>/dev/null || echo unknown)"
+        echo "compiler: $(PATH=$PATH:/usr/local/cuda/bin nvcc --version 2>/dev/null |
+            grep release || echo unknown)"
         while read -r name path; do
-            [ "$name" != missing ] || die "couldn't pack: $path, which the programs need, is not on this machine"
+            [ "$name" != missing ] ||
+                die "couldn't pack: $path, which the programs need, is not on this machine"
             cp -L "$path" "$folder/lib/$name" || exit 1
-            echo "library: $name is $(basename "$(readlink -f "$path")")$(library_version "$name" "$path")"
+            echo "library: $name is $(basename "$(readlink -f "$path")")$(library_version "$name" \
+                "$path")"
         done < <(libraries "$folder"/bin/*)
     } >"$folder/packed" || exit 1
     strip --strip-unneeded "$folder"/bin/* "$folder"/lib/* || exit 1
@@ -133,7 +160,8 @@ pack() {
         die "couldn't pack: $bytes bytes are more than $pack_mib MiB; the largest of its files are above"
     fi
     cp "$1/tarball" "$pack" || exit 1
-    echo "$pack: $bytes bytes, $(find "$folder" -type f | wc -l) files. cuBLASLt (500 MB) and NCCL (200 MB) are not among" \
+    echo "$pack: $bytes bytes, $(find "$folder" -type f |
+        wc -l) files. cuBLASLt (500 MB) and NCCL (200 MB) are not among" \
         "them: they are taken from CUDA or from PyTorch's wheels on the GPU machine"
 }
 
@@ -159,7 +187,8 @@ describe_machine() {
     echo "gpu, driver: ${gpu:-none: $no_gpu}"
     [ ! -e "$here/packed" ] || cat "$here/packed"
     for name in libcudart.so.{13,12} libcublasLt.so.{13,12} libnccl.so.2; do
-        ! file=$(machine_library "$name") || echo "on the machine: $name is $file$(library_version "$name" "$file")"
+        ! file=$(machine_library "$name") ||
+            echo "on the machine: $name is $file$(library_version "$name" "$file")"
     done
     machine_library libcublasLt.so.13 >/dev/null || machine_library libcublasLt.so.12 >/dev/null ||
         echo "on the machine: no cuBLASLt in /usr/local/cuda/lib64 nor in PyTorch's wheels: what needs it will say so"
@@ -183,7 +212,8 @@ find_gpu() {
     no_gpu="nvidia-smi, which is of the driver, is not here"
     gpu=
     type nvidia-smi >/dev/null 2>&1 || return
-    gpu=$(timeout 20 nvidia-smi --query-gpu=name,driver_version --format=csv,noheader 2>&1) && [ -n "$gpu" ] && return
+    gpu=$(timeout 20 nvidia-smi --query-gpu=name,driver_version --format=csv,noheader 2>&1) &&
+        [ -n "$gpu" ] && return
     no_gpu="nvidia-smi says: ${gpu:-nothing}" gpu=
 }
 
@@ -204,7 +234,8 @@ limit_of() {
 
 # part NAME COMMAND…: runs it under its limit, prints its TAP and its line, and writes both down.
 part() {
-    local name=$1 file=$out/$1.tap status left=$((seconds - SECONDS - 5)) began=$SECONDS limit counts
+    local name=$1 file=$out/$1.tap status left=$((seconds - SECONDS - 5)) began=$SECONDS limit \
+        counts
     shift
     limit=$(limit_of "$name")
     limit=$((left < limit ? left : limit))
@@ -223,13 +254,15 @@ part() {
     set -- ${counts[0]}
     passed=$((passed + $1)) failed=$((failed + $2)) skipped=$((skipped + $3))
     {
-        printf '%-34s %3d ok %3d not ok %3d skip %4d s\n' "$name" "$1" "$2" "$3" $((SECONDS - began))
+        printf '%-34s %3d ok %3d not ok %3d skip %4d s\n' "$name" "$1" "$2" "$3" \
+            $((SECONDS - began))
         [ ${#counts[@]} -lt 2 ] || printf '%s\n' "${counts[@]:1}"
         [ $status != 124 ] && [ $status != 137 ] || echo "    cut after $limit s"
     } | tee -a "$out/summary"
 }
 
-# The kernels' tests by one tool of the sanitizer. They check CUDA's numbers: calls that are to fail are no errors.
+# The kernels' tests by one tool of the sanitizer. They check CUDA's numbers: calls that are to fail
+# are no errors.
 sanitize() {
     local program name
     for program in "${programs[@]}"; do
@@ -240,7 +273,8 @@ sanitize() {
         elif ! type compute-sanitizer >/dev/null 2>&1; then
             skip_part "$1-$name" "compute-sanitizer is not on this machine"
         else
-            part "$1-$name" compute-sanitizer --tool "$1" --target-processes all --report-api-errors no --error-exitcode 9 \
+            part "$1-$name" compute-sanitizer --tool "$1" --target-processes all \
+                --report-api-errors no --error-exitcode 9 \
                 "${with_libraries[@]}" "$program"
         fi
     done
@@ -256,7 +290,8 @@ training_part() {
     elif [[ $help != *--device* ]]; then
         skip_part "$1" "this muster-train knows no --device"
     else
-        part "$1" "${with_libraries[@]}" "GPU_PROGRAMS=$bin" "GPU_WORK=$work" bash "$here/gpu_train.sh" "$1"
+        part "$1" "${with_libraries[@]}" "GPU_PROGRAMS=$bin" "GPU_WORK=$work" \
+            bash "$here/gpu_train.sh" "$1"
     fi
 }
 
@@ -269,7 +304,8 @@ torch_part() {
     elif ! timeout 60 python3 -c 'import torch' 2>/dev/null; then
         skip_part torch "python3 has no PyTorch on this machine"
     else
-        part torch env "GPU_PROGRAMS=$bin" "GPU_WORK=$work/torch" "GPU_BENCH=$bench/train-gpu.sh" "GPU_OUT=$(cd "$out" && pwd)" \
+        part torch env "GPU_PROGRAMS=$bin" "GPU_WORK=$work/torch" "GPU_BENCH=$bench/train-gpu.sh" \
+            "GPU_OUT=$(cd "$out" && pwd)" \
             GPU_CHECK_SECONDS=105 bash "$here/gpu_train.sh" torch
     fi
 }
@@ -291,8 +327,11 @@ slurm_part() {
 
 run_parts() {
     local program
-    for program in "${programs[@]}"; do part "${program##*/test_}" "${with_libraries[@]}" "$program"; done
-    [ -x "$tests/test_gpu_repeat" ] || skip_part gpu_repeat "no test runs each operation 100 times in this build"
+    for program in "${programs[@]}"; do
+        part "${program##*/test_}" "${with_libraries[@]}" "$program"
+    done
+    [ -x "$tests/test_gpu_repeat" ] ||
+        skip_part gpu_repeat "no test runs each operation 100 times in this build"
     training_part train
     training_part share
     torch_part
@@ -321,8 +360,10 @@ if [ -n "$pack$pack_slurm" ]; then
     exit
 fi
 find_programs
-mkdir -p "$out" && rm -f "$out"/*.tap && : >"$out/summary" || die "couldn't write into '$out': choose another by --out"
-work=$(mktemp -d "${TMPDIR:-/tmp}/muster-gpu.XXXXXX") || die "couldn't make a folder for the runs in ${TMPDIR:-/tmp}"
+mkdir -p "$out" && rm -f "$out"/*.tap && : >"$out/summary" ||
+    die "couldn't write into '$out': choose another by --out"
+work=$(mktemp -d "${TMPDIR:-/tmp}/muster-gpu.XXXXXX") ||
+    die "couldn't make a folder for the runs in ${TMPDIR:-/tmp}"
 bin=$(cd "$bin" && pwd) || exit 1
 export CMOCKA_MESSAGE_OUTPUT=TAP
 find_gpu

@@ -1,8 +1,8 @@
 #!/usr/bin/env bats
 # SPDX-License-Identifier: Apache-2.0
-# Several ranks of muster-train --device cuda where there is no GPU: the program of gpu_train.bats, and a stand-in of NCCL between
-# the processes. The bits are those of one rank; a rank that is killed comes back to them; a rank that is lost is named. No result of a
-# GPU.
+# Several ranks of muster-train --device cuda where there is no GPU: the program of gpu_train.bats,
+# and a stand-in of NCCL between the processes. The bits are those of one rank; a rank that is
+# killed comes back to them; a rank that is lost is named. No result of a GPU.
 
 load small_run
 
@@ -14,7 +14,8 @@ setup_file() {
     mkdir bin card
     ln -s "$tools/train_shim" bin/muster-train
     ln -s "$tools/.libs/fake_driver.so" card/libcuda.so.1
-    ln -s "$tools/.libs/fake_cublaslt.so" "card/$(grep -ao 'libcublasLt\.so\.[0-9]*' "$tools/train_shim" | head -n 1)"
+    ln -s "$tools/.libs/fake_cublaslt.so" \
+        "card/$(grep -ao 'libcublasLt\.so\.[0-9]*' "$tools/train_shim" | head -n 1)"
     export PATH=$BATS_FILE_TMPDIR/bin:$PATH LD_LIBRARY_PATH=$BATS_FILE_TMPDIR/card FAKE_GPUS=4
     # shellcheck disable=SC2086
     train whole $SMALL >whole.out 2>&1
@@ -28,8 +29,9 @@ setup() {
 }
 
 STEPS=8
-SMALL="--device cuda --layers 1 --width 32 --heads 2 --context 16 --global-batch 4 --microbatch 1 --steps $STEPS --ckpt-every 2
-    --keep-last 0 --learning-rate 3e-3 --min-learning-rate 3e-4"
+SMALL="--device cuda --layers 1 --width 32 --heads 2 --context 16 --global-batch 4
+    --microbatch 1 --steps $STEPS --ckpt-every 2 --keep-last 0
+    --learning-rate 3e-3 --min-learning-rate 3e-4"
 
 last() { printf '%s/step-%08d' "$1" $STEPS; }
 
@@ -53,14 +55,16 @@ same() {
     for step in whole/step-*; do muster-ckpt diff "$step" "three/${step##*/}"; done
     diff <(muster-curve whole) <(muster-curve three)
     grep -q 'communicator nccl' rank0.out
-    grep -Eq 'memory: this rank needs .*pieces of other ranks and NCCL 53[0-9]\.[0-9] MB' rank0.out # 512 MiB are NCCL's
+    # 512 MiB are NCCL's
+    grep -Eq 'memory: this rank needs .*pieces of other ranks and NCCL 53[0-9]\.[0-9] MB' rank0.out
 }
 
 @test "the library's sum is near, and its version is part of the numerics" {
     # shellcheck disable=SC2086
     FAKE_GPU_STREAMS=1 train_world 3 native $SMALL --reduction native --grad-dtype bf16
     paste <(muster-curve whole) <(muster-curve native) | awk -v steps=$STEPS '
-        { d = $3 / $(NF / 2 + 3) - 1; if (d > 0.02 || d < -0.02) bad = 1 } END { exit bad || NR != steps }'
+        { d = $3 / $(NF / 2 + 3) - 1; if (d > 0.02 || d < -0.02) bad = 1 }
+        END { exit bad || NR != steps }'
     grep -q '"communicator": *"NCCL 2.28.9"' "$(last native)/manifest.json"
 }
 

@@ -1,8 +1,9 @@
 #!/usr/bin/env bats
 # SPDX-License-Identifier: Apache-2.0
-# muster-train --device cuda, as a user runs it, where there is no GPU: tests/tools/train_shim is the program with its kernels on
-# the host, and stand-ins for the driver, the CUDA runtime and cuBLASLt that do what their documentation says. What is seen here is
-# the way of the data and of the errors, and no result of a GPU.
+# muster-train --device cuda, as a user runs it, where there is no GPU: tests/tools/train_shim is
+# the program with its kernels on the host, and stand-ins for the driver, the CUDA runtime and
+# cuBLASLt that do what their documentation says. What is seen here is the way of the data and of
+# the errors, and no result of a GPU.
 # bats file_tags=ci
 
 load small_run
@@ -15,7 +16,8 @@ setup_file() {
     mkdir bin card
     ln -s "$tools/train_shim" bin/muster-train
     ln -s "$tools/.libs/fake_driver.so" card/libcuda.so.1
-    ln -s "$tools/.libs/fake_cublaslt.so" "card/$(grep -ao 'libcublasLt\.so\.[0-9]*' "$tools/train_shim" | head -n 1)"
+    ln -s "$tools/.libs/fake_cublaslt.so" \
+        "card/$(grep -ao 'libcublasLt\.so\.[0-9]*' "$tools/train_shim" | head -n 1)"
     export PATH=$BATS_FILE_TMPDIR/bin:$PATH LD_LIBRARY_PATH=$BATS_FILE_TMPDIR/card
     tables
     gpt2 whole >whole.out 2>&1
@@ -29,7 +31,8 @@ setup() {
 STEPS=12
 
 # Heads of 16 columns take the tensor cores' attention; a step has four slots.
-GPT2=(--device cuda --layers 1 --width 32 --heads 2 --context 16 --global-batch 4 --microbatch 1 --ckpt-every 4 --keep-last 0
+GPT2=(--device cuda --layers 1 --width 32 --heads 2 --context 16 --global-batch 4 --microbatch 1
+    --ckpt-every 4 --keep-last 0
     --learning-rate 3e-3 --min-learning-rate 3e-4)
 
 # gpt2 DIR OPTION…: in bf16 on the GPU, unless an option says otherwise.
@@ -57,7 +60,8 @@ def npy(name, descr, shape, data):
     h = ("{'descr': '%s', 'fortran_order': False, 'shape': %s, }" % (descr, shape)).encode()
     h += b" " * (63 - (10 + len(h)) % 64) + b"\n"
     open(name, "wb").write(b"\x93NUMPY\x01\x00" + struct.pack("<H", len(h)) + h + data)
-rows = [[((37 * i + 11 * k + 5 * i * i * k) % 101 - 50) / (20 * k + 30) for k in range(5)] for i in range(96)]
+rows = [[((37 * i + 11 * k + 5 * i * i * k) % 101 - 50) / (20 * k + 30) for k in range(5)]
+        for i in range(96)]
 npy("x.npy", "<f4", (96, 5), b"".join(struct.pack("<5f", *r) for r in rows))
 npy("y.npy", "<i4", (96,), struct.pack("<96i", *(int(abs(r[0] + r[1]) * 3) % 4 for r in rows)))
 END
@@ -68,7 +72,8 @@ mlp() {
     shift
     ${REPLACE-} muster-train --device cuda --model mlp --data x.npy --labels y.npy \
         --hidden 24 --classes 4 --global-batch 16 --microbatch 2 \
-        --threads 1 --learning-rate 0.01 --steps $STEPS --ckpt-every 4 --keep-last 0 --ckpt-dir "$dir" "$@"
+        --threads 1 --learning-rate 0.01 --steps $STEPS --ckpt-every 4 --keep-last 0 \
+        --ckpt-dir "$dir" "$@"
 }
 
 normal() { mlp "$@" --batchnorm --microbatch 8; }
@@ -84,7 +89,8 @@ same() {
 # near BOUND A B: each loss of the one by that of the other.
 near() {
     paste <(muster-curve "$2") <(muster-curve "$3") | awk -v bound="$1" -v steps=$STEPS '
-        { d = $3 / $(NF / 2 + 3) - 1; d = d < 0 ? -d : d; if (d > most) most = d; if ($1 != $(NF / 2 + 1) || d > bound) bad = 1 }
+        { d = $3 / $(NF / 2 + 3) - 1; d = d < 0 ? -d : d; if (d > most) most = d;
+          if ($1 != $(NF / 2 + 1) || d > bound) bad = 1 }
         END { print "at most " most " apart in " NR " steps"; exit bad || NR != steps }'
 }
 
@@ -116,12 +122,15 @@ manifest() {
             same $model-$precision $model-$precision-again
         done
     done
-    awk 'NR == 1 { first = $3 } END { exit !(first > 4 && first < 4.4 && $3 < 0.95 * first) }' <(muster-curve gpt2-bf16)
+    awk 'NR == 1 { first = $3 } END { exit !(first > 4 && first < 4.4 && $3 < 0.95 * first) }' \
+        <(muster-curve gpt2-bf16)
     same whole gpt2-bf16 # what auto is on a GPU
 }
 
 # needs FILE: MB of the card's memory.
-needs() { sed -n 's/^muster: memory: this rank needs \([0-9.]*\) MB of its GPU, of which .*/\1/p' "$1"; }
+needs() {
+    sed -n 's/^muster: memory: this rank needs \([0-9.]*\) MB of its GPU, of which .*/\1/p' "$1"
+}
 
 @test "what is computed again has the same bits and needs less memory, and fits where the rest does not" {
     local STEPS=3 level before=none deep=(--layers 3 --width 64 --microbatch 4)
@@ -132,7 +141,8 @@ needs() { sed -n 's/^muster: memory: this rank needs \([0-9.]*\) MB of its GPU, 
         echo "$level: $(needs deep-$level.out) MB, $before: $(needs deep-$before.out) MB"
         before=$level
     done
-    awk "BEGIN { exit !($(needs deep-block.out) < $(needs deep-mlp.out) && $(needs deep-mlp.out) < $(needs deep-none.out)) }"
+    awk "BEGIN { exit !($(needs deep-block.out) < $(needs deep-mlp.out) && $(needs \
+        deep-mlp.out) < $(needs deep-none.out)) }"
     FAKE_GPU_MEMORY=$(awk "BEGIN { print int($(needs deep-block.out) * 1e6 + 5e4) }")
     export FAKE_GPU_MEMORY
     one_line 2 "or --recompute block (of GPT-2) needs less for activations" gpt2 none "${deep[@]}"
@@ -146,19 +156,22 @@ needs() { sed -n 's/^muster: memory: this rank needs \([0-9.]*\) MB of its GPU, 
     [ "$(muster-curve valid | awk 'NF == 7' | wc -l)" -eq $((STEPS / 3)) ]
     diff <(hashes "$(last whole)") <(hashes "$(last valid)")
     for i in 1 2 3; do
-        REPLACE=exec gpt2 killed --ckpt-every 2 --validation-data valid.u16 --validate-every 3 --validate-batches 2 \
+        REPLACE=exec gpt2 killed --ckpt-every 2 --validation-data valid.u16 --validate-every 3 \
+            --validate-batches 2 \
             >>killed.out 2>&1 3>&- &
         pid=$!
         wait_for_lines $((RANDOM % 3 + 1)) killed/metrics-$((i - 1)).jsonl
         kill -9 $pid 2>/dev/null || :
         wait $pid || :
     done
-    REPLACE=exec gpt2 killed --validation-data valid.u16 --validate-every 3 --validate-batches 2 >>killed.out 2>&1 3>&- &
+    REPLACE=exec gpt2 killed --validation-data valid.u16 --validate-every 3 --validate-batches 2 \
+        >>killed.out 2>&1 3>&- &
     pid=$!
     wait_for_lines 1 killed/metrics-3.jsonl
     kill $pid
     wait $pid || [ $? -eq 75 ]
-    gpt2 killed --validation-data valid.u16 --validate-every 3 --validate-batches 2 >>killed.out 2>&1
+    gpt2 killed --validation-data valid.u16 --validate-every 3 --validate-batches 2 >>killed.out \
+        2>&1
     same valid killed
     grep -q 'resume: step [0-9]* from' killed.out
 }
@@ -173,16 +186,20 @@ saved() {
     local streams
     gpt2 every --ckpt-every 1 >every.out 2>&1
     grep -q 'with room for 2 at once in pinned memory' every.out
-    [ "$(grep -Ec 'step [0-9]+ is durable: .*; training stood still for [0-9.]+ s' every.out)" -eq $STEPS ]
+    [ "$(grep -Ec 'step [0-9]+ is durable: .*; training stood still for [0-9.]+ s' every.out)" \
+        -eq $STEPS ]
     [ "$(ls -d every/step-* | wc -l)" -eq $STEPS ]
     same whole every
     for streams in 1 2; do
         # The copies take as long as several steps.
-        FAKE_GPU_STREAMS=$streams FAKE_GPU_UNREADY=2000 gpt2 late$streams --ckpt-every 1 --ckpt-slots $streams >late.out 2>&1
+        FAKE_GPU_STREAMS=$streams FAKE_GPU_UNREADY=2000 gpt2 late$streams --ckpt-every 1 \
+            --ckpt-slots $streams >late.out 2>&1
         saved late$streams
         same whole late$streams
-        FAKE_GPU_STREAMS=$streams FAKE_GPU_PINS=$((streams - 1)) gpt2 ring$streams --ckpt-every 1 >ring.out 2>&1
-        [ "$(grep -c "the memory of the snapshots can't be pinned: cudaHostRegister of " ring.out)" -eq 1 ]
+        FAKE_GPU_STREAMS=$streams FAKE_GPU_PINS=$((streams - 1)) gpt2 ring$streams --ckpt-every 1 \
+            >ring.out 2>&1
+        [ "$(grep -c "the memory of the snapshots can't be pinned: cudaHostRegister of " \
+            ring.out)" -eq 1 ]
         ! grep 'in pinned memory' ring.out || false
         saved ring$streams
         same whole ring$streams
@@ -193,7 +210,8 @@ saved() {
     local pid
     cp -r whole torn
     rm -rf torn/step-000000{08,12}
-    FAKE_GPU_STREAMS=1 FAKE_GPU_UNREADY=1000000 REPLACE=exec gpt2 torn --ckpt-every 6 --log-level debug >torn.out 2>&1 3>&- &
+    FAKE_GPU_STREAMS=1 FAKE_GPU_UNREADY=1000000 REPLACE=exec gpt2 torn --ckpt-every 6 \
+        --log-level debug >torn.out 2>&1 3>&- &
     pid=$!
     wait_log torn.out 'giving away the state after step 6'
     sleep 0.2
@@ -211,29 +229,34 @@ saved() {
     muster-ckpt export whole exported >export.out
     [ -s exported/model.safetensors ]
     [ -s exported/config.json ]
-    [ "$(manifest whole 'm["numerics"]["device"] + ", " + m["numerics"]["card"]')" = "cuda-bf16, NVIDIA H200, 132 multiprocessors" ]
+    [ "$(manifest whole 'm["numerics"]["device"] + ", " + m["numerics"]["card"]')" \
+        = "cuda-bf16, NVIDIA H200, 132 multiprocessors" ]
     # Each of GPT-2's products once.
     manifest whole 'm["numerics"]["products"]' | tr ';' '\n' >products
     [ "$(wc -l <products)" -gt 10 ]
     [ -z "$(sed 1d products | cut -d' ' -f1-6 | sort | uniq -d)" ]
     # The CPU goes on from it, with a word on each thing that is different.
     cp -r whole moved
-    one_line 2 "--precision is fp32, but the run in this --ckpt-dir was begun with bf16" gpt2 moved \
+    one_line 2 "--precision is fp32, but the run in this --ckpt-dir was begun with bf16" gpt2 \
+        moved \
         --device cpu --steps 13 --change steps
 }
 
 @test "the algorithms of the manifest are used again, unless the card or the library is another one" {
     cp -r whole again
     FAKE_CUBLAS_SKIP=1 gpt2 other >other.out 2>&1
-    [ "$(manifest whole 'm["numerics"]["products"]')" != "$(manifest other 'm["numerics"]["products"]')" ]
+    [ "$(manifest whole 'm["numerics"]["products"]')" != \
+        "$(manifest other 'm["numerics"]["products"]')" ]
     rm -rf again/step-000000{08,12}
     FAKE_CUBLAS_SKIP=1 gpt2 again --tune >again.out 2>&1 # there is nothing left to choose
     ! grep 'numerics differ' again.out || false
-    [ "$(manifest whole 'm["numerics"]["products"]')" = "$(manifest again 'm["numerics"]["products"]')" ]
+    [ "$(manifest whole 'm["numerics"]["products"]')" \
+        = "$(manifest again 'm["numerics"]["products"]')" ]
     same whole again
     rm -rf again/step-00000012
     FAKE_GPU_NAME="NVIDIA H100 PCIe" fails 65 \
-        "card was NVIDIA H200, 132 multiprocessors, now NVIDIA H100 PCIe" gpt2 again --require-identical
+        "card was NVIDIA H200, 132 multiprocessors, now NVIDIA H100 PCIe" gpt2 again \
+        --require-identical
     FAKE_GPU_NAME="NVIDIA H100 PCIe" gpt2 again >card.out 2>&1
     other='NVIDIA H100 PCIe, 132 multiprocessors'
     grep "were chosen for NVIDIA H200, 132 multiprocessors, and this is $other; they are chosen anew" card.out
@@ -244,13 +267,21 @@ saved() {
 }
 
 @test "what has no card that it can use is told in one line, or computes on the CPU where that may be" {
-    LD_LIBRARY_PATH='' one_line 2 "this node has no CUDA driver (libcuda.so.1: cannot open" gpt2 none
-    FAKE_GPUS=0 one_line 2 "none is visible to this task (CUDA_VISIBLE_DEVICES is not set)" gpt2 none
-    CUDA_VISIBLE_DEVICES='' one_line 2 "none is visible to this task (CUDA_VISIBLE_DEVICES is empty)" gpt2 none
-    CUDA_VISIBLE_DEVICES=GPU-gone one_line 2 "none is visible to this task (CUDA_VISIBLE_DEVICES is GPU-gone)" gpt2 none
-    FAKE_GPU_CAPABILITY=75 one_line 2 "NVIDIA H200 has compute capability 7.5, and at least 8.0 is needed" gpt2 none
-    FAKE_GPU_CUDA=12040 one_line 2 "the driver of this node supports CUDA 12.4, and this program was built with" gpt2 none
-    FAKE_GPU_ERROR=802 one_line 1 "cuInit says CUDA_ERROR_SYSTEM_NOT_READY (802): its fabric manager does not run yet" gpt2 none
+    LD_LIBRARY_PATH='' one_line 2 "this node has no CUDA driver (libcuda.so.1: cannot open" gpt2 \
+        none
+    FAKE_GPUS=0 one_line 2 "none is visible to this task (CUDA_VISIBLE_DEVICES is not set)" gpt2 \
+        none
+    CUDA_VISIBLE_DEVICES='' one_line 2 \
+        "none is visible to this task (CUDA_VISIBLE_DEVICES is empty)" gpt2 none
+    CUDA_VISIBLE_DEVICES=GPU-gone one_line 2 \
+        "none is visible to this task (CUDA_VISIBLE_DEVICES is GPU-gone)" gpt2 none
+    FAKE_GPU_CAPABILITY=75 one_line 2 \
+        "NVIDIA H200 has compute capability 7.5, and at least 8.0 is needed" gpt2 none
+    FAKE_GPU_CUDA=12040 one_line 2 \
+        "the driver of this node supports CUDA 12.4, and this program was built with" gpt2 none
+    FAKE_GPU_ERROR=802 one_line 1 \
+        "cuInit says CUDA_ERROR_SYSTEM_NOT_READY (802): its fabric manager does not run yet" gpt2 \
+        none
     FAKE_GPU_ERROR=802 one_line 1 "its fabric manager does not run yet" gpt2 none --device auto
     [ ! -e none/attempts.jsonl ] || [ -z "$(ls -d none/step-* 2>/dev/null)" ]
     # auto takes the card that there is, and says what it computes on.
@@ -258,7 +289,8 @@ saved() {
     gpt2 auto --device auto --steps 1 | grep -q 'numerics  *cuda-bf16, '
     CUDA_VISIBLE_DEVICES='' gpt2 auto-cpu --device auto --steps 1 | grep -q 'numerics  *cpu-'
     LD_LIBRARY_PATH='' gpt2 auto-driver --device auto --steps 1 | grep -q 'numerics  *cpu-'
-    LD_LIBRARY_PATH='' one_line 2 "the CPU computes with --precision fp32 only" gpt2 none --device auto --precision bf16
+    LD_LIBRARY_PATH='' one_line 2 "the CPU computes with --precision fp32 only" gpt2 none \
+        --device auto --precision bf16
 }
 
 @test "memory: what does not fit is refused before anything is begun, and what turns out to be too little is told" {
@@ -273,8 +305,10 @@ saved() {
     grep -q 'MB are free: a smaller --microbatch .* needs less for activations' <<<"$output"
     # Another program takes most of it meanwhile: whatever comes first for which there is no room.
     FAKE_GPU_MEMORY=100000000 FAKE_GPU_TAKEN=80000000 \
-        one_line 2 "memory: couldn't get 33.6 MB on the GPU for the workspace of the matrix products" gpt2 none
-    FAKE_GPU_MEMORY=100000000 FAKE_GPU_TAKEN=66000000 one_line 2 "on the GPU for the arenas of the training" gpt2 none
+        one_line 2 \
+        "memory: couldn't get 33.6 MB on the GPU for the workspace of the matrix products" gpt2 none
+    FAKE_GPU_MEMORY=100000000 FAKE_GPU_TAKEN=66000000 one_line 2 \
+        "on the GPU for the arenas of the training" gpt2 none
     grep -q 'a smaller --microbatch.* needs less' <<<"$output"
     ! grep -q '^step ' <<<"$output" || false
 }
@@ -283,16 +317,21 @@ saved() {
     local works work step streams=0
     FAKE_GPU_WORKS=works gpt2 counted --ckpt-every 1 >counted.out 2>&1
     read -r works <works
-    # The first of all, one in a step, and one of the last three: the copies of the last save. Streams at once, late and at random.
+    # The first of all, one in a step, and one of the last three: the copies of the last save.
+    # Streams at once, late and at random.
     for work in 1 $((works / 5 + RANDOM % (works / 2))) $((works - RANDOM % 3)); do
         rm -rf broken
         echo "kernel or copy $work of $works, streams $streams"
         FAKE_GPU_STREAMS=$((streams++)) FAKE_GPU_FAIL=$work run gpt2 broken --ckpt-every 1
         echo "$output" | grep error:
-        [ "$status" -eq 1 ] || { [ "$status" -eq 69 ] && grep 'error: step 12 could not be saved: ' <<<"$output"; }
+        [ "$status" -eq 1 ] || {
+            [ "$status" -eq 69 ] && grep 'error: step 12 could not be saved: ' <<<"$output"
+        }
         grep -q 'cuda: couldn.t run cuda.*(.*): unspecified launch failure (cudaErrorLaunchFailure, trainer/cuda/' <<<"$output"
         for step in broken/step-*; do
-            [ ! -e "$step" ] || muster-ckpt diff "counted/${step##*/}" "$step" >difference || { cat difference; return 1; }
+            [ ! -e "$step" ] || muster-ckpt diff "counted/${step##*/}" "$step" >difference || {
+                cat difference; return 1
+            }
         done
         gpt2 broken >broken.out 2>&1
         same whole broken
@@ -300,7 +339,8 @@ saved() {
 }
 
 @test "a loss that is not finite ends the run with its tensor, or the step is left out" {
-    local wild=(--learning-rate 1000 --min-learning-rate 1000 --weight-decay 1000 --clip 0 --warmup-steps 0 --precision fp32)
+    local wild=(--learning-rate 1000 --min-learning-rate 1000 --weight-decay 1000 --clip 0
+        --warmup-steps 0 --precision fp32)
     fails 1 "not finite: " gpt2 wild "${wild[@]}" --ckpt-every 1 --steps 100
     grep -Eq 'step [0-9]+: not finite: .*first in the' <<<"$output"
     gpt2 skipped "${wild[@]}" --steps 40 --on-nonfinite skip >skipped.out
@@ -321,9 +361,12 @@ saved() {
     FAKE_GPUS=2 gpt2_ranks 2 two --cuda-graph on >two.out || { cat two.out; return 1; }
     same whole two
     grep -q 'communicator nccl' two.out
-    FAKE_GPU_STREAMS=1 gpt2_ranks 3 three --share-gpu --cuda-graph off >three.out || { cat three.out; return 1; }
+    FAKE_GPU_STREAMS=1 gpt2_ranks 3 three --share-gpu --cuda-graph off >three.out || {
+        cat three.out; return 1
+    }
     same whole three
-    FAKE_GPU_STREAMS=2 gpt2_ranks 4 four --share-gpu --cuda-graph on --zero 1 --check-replicas 3 >four.out ||
+    FAKE_GPU_STREAMS=2 gpt2_ranks 4 four --share-gpu --cuda-graph on --zero 1 --check-replicas 3 \
+        >four.out ||
         { cat four.out; return 1; }
     muster-ckpt diff "$(last whole)" "$(last four)"
     diff <(muster-curve whole) <(muster-curve four)

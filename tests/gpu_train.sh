@@ -1,27 +1,31 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: Apache-2.0
-# The parts of tests/gpu.sh that train on the GPU: gpu_train.sh train|share|torch prints TAP. Each check is a process of its own
-# with its own limit, so that one that hangs takes no other with it. What is compared is each byte of the last checkpoint, and the
-# loss curve.
+# The parts of tests/gpu.sh that train on the GPU: gpu_train.sh train|share|torch prints TAP. Each
+# check is a process of its own with its own limit, so that one that hangs takes no other with it.
+# What is compared is each byte of the last checkpoint, and the loss curve.
 #   GPU_PROGRAMS   folder of muster-train, muster-ckptd, muster-ckpt, muster-curve and muster-tokens
 #   GPU_WORK       an empty folder for the runs
 #   GPU_BENCH, GPU_OUT   for torch: bench/train-gpu.sh, and where its figures go
 #   GPU_SMALL, GPU_LARGE   the options of the two models; GPU_CHECK_SECONDS, the limit of one check
 set -u -o pipefail
 
-train_checks=(small_twice small_killed small_saved_each_step fp32_like_the_cpu bf16_like_fp32 tf32_like_fp32 recomputed
+train_checks=(small_twice small_killed small_saved_each_step fp32_like_the_cpu bf16_like_fp32
+    tf32_like_fp32 recomputed
     graphs large_twice large_killed tuned)
-share_checks=(small_on_2_ranks small_on_3_ranks small_on_4_ranks small_zero_on_2_ranks four_ranks_killed_two_go_on one_rank_lost
+share_checks=(small_on_2_ranks small_on_3_ranks small_on_4_ranks small_zero_on_2_ranks
+    four_ranks_killed_two_go_on one_rank_lost
     large_on_2_ranks large_on_4_ranks)
 
 # Steps enough to be killed amid them; 124 million parameters.
-read -ra small <<<"${GPU_SMALL:---layers 2 --width 128 --heads 2 --context 64 --steps 300 --ckpt-every 50
+read -ra small \
+    <<<"${GPU_SMALL:---layers 2 --width 128 --heads 2 --context 64 --steps 300 --ckpt-every 50 \
     --global-batch 8 --microbatch 2}"
-read -ra large <<<"${GPU_LARGE:---layers 12 --width 768 --heads 12 --context 1024 --vocabulary 50257 --steps 40 --ckpt-every 10
-    --global-batch 32 --microbatch 8}"
+read -ra large \
+    <<<"${GPU_LARGE:---layers 12 --width 768 --heads 12 --context 1024 --vocabulary 50257 \
+    --steps 40 --ckpt-every 10 --global-batch 32 --microbatch 8}"
 [[ " ${small[*]} " = *" --vocabulary "* ]] || small+=(--vocabulary 256)
-both=(--learning-rate 0.001 --min-learning-rate 0.0001 --warmup-steps 3 --slots 4 --keep-last 2 --rdzv-timeout 60
-    --collective-timeout 60)
+both=(--learning-rate 0.001 --min-learning-rate 0.0001 --warmup-steps 3 --slots 4 --keep-last 2
+    --rdzv-timeout 60 --collective-timeout 60)
 export PATH=$GPU_PROGRAMS:$PATH OMP_WAIT_POLICY=passive
 export MUSTER_CKPTD_PROGRAM=$GPU_PROGRAMS/muster-ckptd
 unset "${!SLURM_@}" "${!PMIX_@}" "${!MUSTER_RDZV@}"
@@ -49,12 +53,14 @@ option() {
     done
 }
 
-# train DIR OPTION…: one rank, or one of several; its output goes to DIR.log. With REPLACE=exec it is the process itself.
+# train DIR OPTION…: one rank, or one of several; its output goes to DIR.log. With REPLACE=exec it
+# is the process itself.
 train() {
     local dir=$1
     shift
     mkdir -p "$dir"
-    ${REPLACE-} muster-train --data train.bin --ckpt-dir "$dir" --device cuda "${both[@]}" "$@" >>"$dir.log${RANK+.$RANK}" 2>&1
+    ${REPLACE-} muster-train --data train.bin --ckpt-dir "$dir" --device cuda "${both[@]}" "$@" \
+        >>"$dir.log${RANK+.$RANK}" 2>&1
 }
 
 # whole DIR OPTION…: a run that nobody disturbs.
@@ -75,8 +81,10 @@ same_bits() {
     shift 2
     step=$(last_step "$@")
     muster-ckpt diff "$a/$step" "$b/$step" || complain "$a and $b end with other bits"
-    diff <(muster-curve "$a") <(muster-curve "$b") >"$b.diff" || complain "the losses of $a and $b differ: $(sed -n 2p "$b.diff")"
-    [ "$(muster-curve "$a" | wc -l)" -eq $((10#${step#step-})) ] || complain "the loss curve of $a isn't whole"
+    diff <(muster-curve "$a") <(muster-curve "$b") >"$b.diff" ||
+        complain "the losses of $a and $b differ: $(sed -n 2p "$b.diff")"
+    [ "$(muster-curve "$a" | wc -l)" -eq $((10#${step#step-})) ] ||
+        complain "the loss curve of $a isn't whole"
 }
 
 # near BOUND DIR DIR: the largest |a/b - 1| of their losses; both fall.
@@ -84,10 +92,13 @@ near() {
     local found
     found=$(paste <(muster-curve "$2") <(muster-curve "$3") | awk -v bound="$1" '
         $1 != $6 { print "steps " $1 " and " $6 " beside each other"; failed = 1; exit }
-        { d = $3 / $8 - 1; d = d < 0 ? -d : d; if (d > most) { most = d; at = $1 } if (NR == 1) first = $8; last = $8 }
+        { d = $3 / $8 - 1; d = d < 0 ? -d : d; if (d > most) { most = d; at = $1 }
+          if (NR == 1) first = $8; last = $8 }
         END { if (failed) exit 1
-            printf "%d losses, off by %.3g at most (step %d), %.4f to %.4f\n", NR, most, at, first, last
-            exit !(NR > 1 && most <= bound && last < first - 0.05) }') || complain "$2 against $3, at most $1: $found"
+            printf "%d losses, off by %.3g at most (step %d), %.4f to %.4f\n",
+                NR, most, at, first, last
+            exit !(NR > 1 && most <= bound && last < first - 0.05) }') ||
+        complain "$2 against $3, at most $1: $found"
     echo "$found"
 }
 
@@ -108,7 +119,8 @@ saved_or_over() { [ -d "$1" ] || ! kill -0 "$2" 2>/dev/null; }
 went_on() {
     local from
     from=$(sed -n 's/.*resume: step \([0-9]*\) from .*/\1/p' "$1" | tail -n 1)
-    [ "${from:-0}" -gt 0 ] && [ "$from" -lt "$2" ] || complain "it didn't go on in mid-run: ${from:-no step} of $2"
+    [ "${from:-0}" -gt 0 ] && [ "$from" -lt "$2" ] ||
+        complain "it didn't go on in mid-run: ${from:-no step} of $2"
 }
 
 first_save() { printf step-%08d "$(option ckpt-every "$@")"; }
@@ -123,7 +135,8 @@ start_one() {
 # start_world N DIR OPTION…: ranks that share the card and meet in a folder.
 start_world() {
     local n=$1 rank
-    export MUSTER_RDZV_DIR=$PWD/meet MUSTER_RDZV_ID=$$-$EPOCHREALTIME WORLD_SIZE=$1 LOCAL_WORLD_SIZE=$1
+    export MUSTER_RDZV_DIR=$PWD/meet MUSTER_RDZV_ID=$$-$EPOCHREALTIME WORLD_SIZE=$1 \
+        LOCAL_WORLD_SIZE=$1
     shift
     mkdir -p meet
     PIDS=()
@@ -144,8 +157,8 @@ end_all() {
     done
 }
 
-# hit RANKS STATUSES START… : kills these ranks (by place) of a run when its first checkpoint is there, and expects all of them to
-# end so. A run that came to its end before that is begun anew.
+# hit RANKS STATUSES START… : kills these ranks (by place) of a run when its first checkpoint is
+# there, and expects all of them to end so. A run that came to its end before that is begun anew.
 hit() {
     local victims=$1 wanted=$2 dir=$4 options=("${@:5}") try rank
     [ "$3" = start_one ] || dir=$5 options=("${@:6}")
@@ -159,7 +172,8 @@ hit() {
         [ "$(muster-curve "$dir" | wc -l)" -ge "$(option steps "${options[@]}")" ] || break
         wait_for 10 test -d "$dir/$(last_step "${options[@]}")"
     done
-    [ "${STATUSES[*]}" = "$wanted" ] || complain "they ended with ${STATUSES[*]}, not $wanted: $(tail -qn 2 "$dir".log*)"
+    [ "${STATUSES[*]}" = "$wanted" ] ||
+        complain "they ended with ${STATUSES[*]}, not $wanted: $(tail -qn 2 "$dir".log*)"
 }
 
 killed() { hit 0 137 start_one "$@"; }
@@ -230,7 +244,8 @@ tuned() {
     first=$(products "small-tuned/$(first_save "${small[@]}")")
     whole small-tuned "${small[@]}" --tune
     went_on small-tuned.log "$(option steps "${small[@]}")"
-    [ "$first" = "$(products "small-tuned/$(last_step "${small[@]}")")" ] || complain "other algorithms than before: ${first:0:200}"
+    [ "$first" = "$(products "small-tuned/$(last_step "${small[@]}")")" ] ||
+        complain "other algorithms than before: ${first:0:200}"
     needs_small
     near 0.01 small-tuned small
 }
@@ -266,7 +281,8 @@ large_killed() {
 world() {
     start_world "$@"
     end_all
-    [[ ${STATUSES[*]} =~ ^0( 0)*$ ]] || complain "$1 ranks ended with ${STATUSES[*]}: $(tail -qn 2 "$2.log".*)"
+    [[ ${STATUSES[*]} =~ ^0( 0)*$ ]] ||
+        complain "$1 ranks ended with ${STATUSES[*]}: $(tail -qn 2 "$2.log".*)"
 }
 
 small_on_2_ranks() { small_on 2; }
@@ -317,12 +333,14 @@ large_on() {
 # 200 steps on the same data and weights, 32 samples each: what it says is the last line.
 losses_like_pytorch() {
     local said=bench.log status
-    bash "$GPU_BENCH" --only 124M --curve 200 --batch 32 --microbatch 32 --torch 32,default,flash --limit $((limit - 5)) \
+    bash "$GPU_BENCH" --only 124M --curve 200 --batch 32 --microbatch 32 --torch 32,default,flash \
+        --limit $((limit - 5)) \
         --out "$GPU_OUT" >$said 2>&1
     status=$?
     tail -n 12 $said
     [ $status -ne 77 ] || skip "$(tail -n 1 $said)"
-    [ $status -eq 0 ] && grep -q 'train-gpu-124M-curves' $said || complain "the losses are not PyTorch's: status $status"
+    [ $status -eq 0 ] && grep -q 'train-gpu-124M-curves' $said ||
+        complain "the losses are not PyTorch's: status $status"
 }
 
 # --- the run of a part ---
@@ -330,7 +348,9 @@ losses_like_pytorch() {
 # Arithmetic, to learn from: some 2 MB.
 make_data() {
     awk 'BEGIN {
-        for (i = 1; i <= 60000; i++) { a = i * 7919 % 997; b = i * 104729 % 89; print a " times " b " is " a * b "." }
+        for (i = 1; i <= 60000; i++) {
+            a = i * 7919 % 997; b = i * 104729 % 89; print a " times " b " is " a * b "."
+        }
     }' >text
     muster-tokens -o train.bin.new text >tokens.log 2>&1 && mv train.bin.new train.bin
 }
@@ -350,7 +370,9 @@ report() {
 run_checks() {
     local number=0 name status
     echo "1..$#"
-    [ -n "${GPU_BENCH-}" ] || make_data || { echo "Bail out! couldn't make the data: $(tail -n 1 tokens.log)" && exit 1; }
+    [ -n "${GPU_BENCH-}" ] || make_data || {
+        echo "Bail out! couldn't make the data: $(tail -n 1 tokens.log)" && exit 1
+    }
     for name; do
         number=$((number + 1))
         timeout -k 5 "$limit" bash "${BASH_SOURCE[0]}" check "$name" >"$name.out" 2>&1 &

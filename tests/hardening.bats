@@ -1,7 +1,7 @@
 #!/usr/bin/env bats
 # SPDX-License-Identifier: Apache-2.0
-# What is installed is hard to take over: how each program and library was linked and compiled, and what the plugin shows to
-# slurmstepd, which runs it as root.
+# What is installed is hard to take over: how each program and library was linked and compiled, and
+# what the plugin shows to slurmstepd, which runs it as root.
 
 : "${MUSTER_TOP:=$(cd "$BATS_TEST_DIRNAME/.." && pwd)}" "${MUSTER_BUILD:=$MUSTER_TOP/build}"
 
@@ -34,13 +34,20 @@ for_all() {
 }
 
 dynamic() { readelf -dW "$1"; }
-relocatable() { readelf -hW "$1" | grep -q 'Type: *DYN' && { [[ $1 = *.so* ]] || dynamic "$1" | grep -q 'FLAGS_1.*PIE'; }; }
+relocatable() {
+    readelf -hW "$1" | grep -q 'Type: *DYN' && {
+        [[ $1 = *.so* ]] || dynamic "$1" | grep -q 'FLAGS_1.*PIE'
+    }
+}
 bound_at_start() { readelf -lW "$1" | grep -q GNU_RELRO && dynamic "$1" | grep -q 'FLAGS_1.* NOW'; }
 no_page_to_write_and_run() {
-    readelf -lW "$1" | grep -q 'GNU_STACK.* RW ' && ! readelf -lW "$1" | grep -q ' RWE ' && ! dynamic "$1" | grep -q TEXTREL
+    readelf -lW "$1" | grep -q 'GNU_STACK.* RW ' && ! readelf -lW "$1" | grep -q ' RWE ' &&
+        ! dynamic "$1" | grep -q TEXTREL
 }
 # A library that is looked for where the user stands, or beside the program, may be the user's.
-looks_in_system_folders() { ! dynamic "$1" | sed -n 's/.*R.*PATH.*\[\(.*\)\]/\1/p' | tr : '\n' | grep -vE '^/(usr|opt|lib)'; }
+looks_in_system_folders() {
+    ! dynamic "$1" | sed -n 's/.*R.*PATH.*\[\(.*\)\]/\1/p' | tr : '\n' | grep -vE '^/(usr|opt|lib)'
+}
 imports() { readelf --dyn-syms -W "$2" | grep -q "UND $1"; }
 indirect_targets() { [ "$(objdump -d --no-show-raw-insn "$1" | grep -c 'endbr64')" -ge 10 ]; }
 

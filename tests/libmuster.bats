@@ -1,6 +1,7 @@
 #!/usr/bin/env bats
 # SPDX-License-Identifier: Apache-2.0
-# libmuster as it is installed: what it exports, how a program is built with it, and the example as a world of one.
+# libmuster as it is installed: what it exports, how a program is built with it, and the example as
+# a world of one.
 
 : "${MUSTER_TOP:=$(cd "$BATS_TEST_DIRNAME/.." && pwd)}"
 
@@ -19,7 +20,9 @@ build() {
 }
 
 # The functions that the header declares, one a line.
-declared() { sed -n 's/^MUSTER_API .*\b\(muster_[a-z_]*\)(.*/\1/p' "$MUSTER_PREFIX/include/muster.h" | sort; }
+declared() {
+    sed -n 's/^MUSTER_API .*\b\(muster_[a-z_]*\)(.*/\1/p' "$MUSTER_PREFIX/include/muster.h" | sort
+}
 
 @test "the library exports what the header declares, under its symbol version, and nothing else" {
     run nm -D --defined-only "$MUSTER_PREFIX/lib/libmuster.so"
@@ -29,16 +32,21 @@ declared() { sed -n 's/^MUSTER_API .*\b\(muster_[a-z_]*\)(.*/\1/p' "$MUSTER_PREF
     [ "$(grep -c 'MUSTER_0.1$' <<<"$output")" -eq 35 ] # and the version's own
     [ "$(declared | wc -l)" -eq 37 ]
     objdump -p "$MUSTER_PREFIX/lib/libmuster.so" | grep -q 'SONAME *libmuster.so.0$'
-    # Programs that make no communicator run where there is no NCCL, and none is bound to a release of Slurm.
-    ! objdump -p "$MUSTER_PREFIX/lib/libmuster.so" | grep -E 'NEEDED.*(nccl|cuda|slurm|gomp|stdc)' || false
+    # Programs that make no communicator run where there is no NCCL, and none is bound to a release
+    # of Slurm.
+    ! objdump -p "$MUSTER_PREFIX/lib/libmuster.so" |
+        grep -E 'NEEDED.*(nccl|cuda|slurm|gomp|stdc)' || false
 }
 
-# What the header declares, and what the synopsis of muster(3) does: one declaration a line, without the fonts.
+# What the header declares, and what the synopsis of muster(3) does: one declaration a line, without
+# the fonts.
 header_lines() {
-    tr '\n\t' '  ' <"$MUSTER_PREFIX/include/muster.h" | grep -oE 'MUSTER_API [^;#]*;' | sed 's/^MUSTER_API //; s/  */ /g' | sort
+    tr '\n\t' '  ' <"$MUSTER_PREFIX/include/muster.h" | grep -oE 'MUSTER_API [^;#]*;' |
+        sed 's/^MUSTER_API //; s/  */ /g' | sort
 }
 synopsis_lines() {
-    sed -n '/^\.SH SYNOPSIS/,/^\.SH DESCRIPTION/p' "$MUSTER_TOP/doc/muster.3" | sed -n 's/^\.BI //p' | awk '
+    sed -n '/^\.SH SYNOPSIS/,/^\.SH DESCRIPTION/p' "$MUSTER_TOP/doc/muster.3" |
+        sed -n 's/^\.BI //p' | awk '
         { line = ""
           while (match($0, /^ *("[^"]*"|[^" ]+)/)) {
               word = substr($0, 1, RLENGTH); $0 = substr($0, RLENGTH + 1)
@@ -53,12 +61,14 @@ synopsis_lines() {
     [ -e "$MUSTER_PREFIX/share/man/man3/muster.3" ]
     # Getters speak for themselves.
     sed '1,/^\.SH DESCRIPTION/d' "$MUSTER_TOP/doc/muster.3" >text
-    for name in $(declared | grep -vE '_(rank|size|count|attempt|job|node|version|free|abort|name|log)$'); do
+    for name in $(declared | grep \
+        -vE '_(rank|size|count|attempt|job|node|version|free|abort|name|log)$'); do
         grep -qE "^\.(BR|RB \() $name \(\)" text || { echo "$name is not explained" && false; }
     done
     {
         printf '#include <muster.h>\n#include <stdio.h>\nint main(void)\n{\n'
-        sed -n '/^\.SH EXAMPLES/,/^\.SH SEE/p' "$MUSTER_TOP/doc/muster.3" | sed -n '/^\.nf/,/^\.fi/p' | sed '/^\./d; s/\\e/\\/g'
+        sed -n '/^\.SH EXAMPLES/,/^\.SH SEE/p' "$MUSTER_TOP/doc/muster.3" |
+            sed -n '/^\.nf/,/^\.fi/p' | sed '/^\./d; s/\\e/\\/g'
         printf '}\n'
     } >page.c
     build cc -std=c99 -pedantic -Wall -Wextra -Werror -o page page.c
@@ -85,10 +95,12 @@ int main(void)
 END
     cp prog.c prog.cc
     for standard in c99 c11 c17 c2x; do
-        cc -std=$standard -pedantic -Wall -Wextra -Wstrict-prototypes -Werror "-I$MUSTER_PREFIX/include" -fsyntax-only prog.c
+        cc -std=$standard -pedantic -Wall -Wextra -Wstrict-prototypes \
+            -Werror "-I$MUSTER_PREFIX/include" -fsyntax-only prog.c
     done
     for standard in c++11 c++14 c++17 c++20 c++23; do
-        c++ -std=$standard -pedantic -Wall -Wextra -Werror "-I$MUSTER_PREFIX/include" -fsyntax-only prog.cc
+        c++ -std=$standard -pedantic -Wall -Wextra -Werror "-I$MUSTER_PREFIX/include" \
+            -fsyntax-only prog.cc
     done
     build cc -std=c99 -o c prog.c
     build c++ -std=c++11 -o cc prog.cc
@@ -112,8 +124,10 @@ END
     step=$(sed -n 's/.*1 ranks begin behind step //p' second)
     [ "$step" -gt 0 ]
     [ "$step" -lt 60 ]
-    grep -qx "ring: after step $step: $(awk -v n="$step" 'BEGIN { x = 1; while (n--) x = x * 2 % 1000003; print x }')" first
-    grep -qx "ring: after step 60: $(awk 'BEGIN { x = 1; n = 60; while (n--) x = x * 2 % 1000003; print x }')" second
+    grep -qx "ring: after step $step: $(awk -v n="$step" \
+        'BEGIN { x = 1; while (n--) x = x * 2 % 1000003; print x }')" first
+    grep -qx "ring: after step 60: $(awk \
+        'BEGIN { x = 1; n = 60; while (n--) x = x * 2 % 1000003; print x }')" second
     # Of the four saves two stay, once the service has got to it.
     for ((k = 0; k < 100; k++)); do
         [ "$(ls -d run/step-* | wc -l)" -ne 2 ] || break
@@ -123,7 +137,8 @@ END
     [ -e run/step-00000060 ]
     # All of it, in as many lines as a reader has patience for.
     [ "$(wc -l <"$MUSTER_TOP/slurm-examples/ring.c")" -le 100 ]
-    for group in muster_rank muster_allgather muster_nccl_comm muster_notice_fd muster_ckpt_resume muster_ckpt_save muster_end; do
+    for group in muster_rank muster_allgather muster_nccl_comm muster_notice_fd muster_ckpt_resume \
+        muster_ckpt_save muster_end; do
         grep -qF "$group(" "$MUSTER_TOP/slurm-examples/ring.c"
     done
     # An error is one line with its status.

@@ -6,7 +6,8 @@
 : "${MUSTER_TOP:=$(cd "$BATS_TEST_DIRNAME/.." && pwd)}"
 
 setup() {
-    [ "$(git -C "$MUSTER_TOP" rev-parse --show-toplevel 2>/dev/null)" -ef "$MUSTER_TOP" ] || skip "this is no git checkout"
+    [ "$(git -C "$MUSTER_TOP" rev-parse --show-toplevel 2>/dev/null)" -ef "$MUSTER_TOP" ] ||
+        skip "this is no git checkout"
     unset CMOCKA_MESSAGE_OUTPUT MAKEFLAGS
 }
 

@@ -1,22 +1,29 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: Apache-2.0
-# tests/lint.sh [--quick | --tidy] [FILE…]: looks for faults in all sources that git tracks, or in these files. Prints a line for
-# each finding, and ends with 1 if there is one. A tool that is missing is left out, with a line that names its package.
+# tests/lint.sh [--quick | --tidy] [FILE…]: looks for faults in all sources that git tracks, or in
+# these files. Prints a line for each finding, and ends with 1 if there is one. A tool that is
+# missing is left out, with a line that names its package.
 #   --quick  without clang-tidy, which takes minutes
 #   --tidy   clang-tidy alone
-# clang-tidy needs a configured build, MUSTER_BUILD, which `make lint` sets. With MUSTER_LINT_SINCE=COMMIT it looks only at sources
-# that have changed since the merge base with that commit.
+# clang-tidy needs a configured build, MUSTER_BUILD, which `make lint` sets. With
+# MUSTER_LINT_SINCE=COMMIT it looks only at sources that have changed since the merge base with that
+# commit.
 set -u -o pipefail
 
 LONGEST=132
-# In a bats file each test is a subshell with variables of its own (SC2030, SC2031, SC2128, SC2178, SC2190), a sourced file reads
-# some (SC2034), a failed cd ends the test (SC2164), "!" would hide a failure (SC2143), and files have plain names that may be those
-# of functions or programs (SC2010, SC2011, SC2012, SC2013, SC2094, SC2209).
-NOT_IN_BATS=SC2010,SC2011,SC2012,SC2013,SC2030,SC2031,SC2034,SC2094,SC2128,SC2143,SC2164,SC2178,SC2190,SC2209
+# In a bats file each test is a subshell with variables of its own (SC2030, SC2031, SC2128, SC2178,
+# SC2190), a sourced file reads some (SC2034), a failed cd ends the test (SC2164), "!" would hide a
+# failure (SC2143), and files have plain names that may be those of functions or programs (SC2010,
+# SC2011, SC2012, SC2013, SC2094, SC2209).
+NOT_IN_BATS=SC2010,SC2011,SC2012,SC2013,SC2030,SC2031,SC2034,SC2094
+NOT_IN_BATS+=,SC2128,SC2143,SC2164,SC2178,SC2190,SC2209
 # TRAIN_ARGS of the examples is several words.
 NOT_IN_SBATCH=SC2086
 
-usage() { sed -n 's/^# \(tests\/lint.sh [^:]*\):.*/usage: \1/p; s/^#   /  /p' "${BASH_SOURCE[0]}" >&2; exit 2; }
+usage() {
+    sed -n 's/^# \(tests\/lint.sh [^:]*\):.*/usage: \1/p; s/^#   /  /p' "${BASH_SOURCE[0]}" >&2
+    exit 2
+}
 
 quick='' tidy='' found=''
 case ${1-} in
@@ -32,12 +39,15 @@ top=$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd) || exit 2
     echo "lint: couldn't list the sources: $top is no git checkout" >&2 && exit 2
 }
 if [ $# -gt 0 ]; then
-    mapfile -d '' files < <(git ls-files -z --full-name --cached --others --exclude-standard -- "$@")
+    mapfile -d '' files \
+        < <(git ls-files -z --full-name --cached --others --exclude-standard -- "$@")
 else
     mapfile -d '' files < <(git -C "$top" ls-files -z)
 fi
 cd "$top" || exit 2
-[ ${#files[@]} -gt 0 ] || { echo "lint: couldn't find a source: git has none of that name" >&2 && exit 2; }
+[ ${#files[@]} -gt 0 ] || {
+    echo "lint: couldn't find a source: git has none of that name" >&2 && exit 2
+}
 
 sources=() shell=() bats=() sbatch=() python=() make=() pages=()
 for file in "${files[@]}"; do
@@ -57,7 +67,11 @@ done
 # ---- the checks: each prints its findings ----
 
 # tool COMMAND PACKAGE: whether it is there.
-tool() { command -v "$1" >/dev/null || { echo "lint: there is no $1 here, it is left out: apt-get install $2" >&2; return 1; }; }
+tool() {
+    command -v "$1" >/dev/null || {
+        echo "lint: there is no $1 here, it is left out: apt-get install $2" >&2; return 1
+    }
+}
 
 # The lines of a compiler's output that name a finding.
 findings() { sed -n '/: \(error\|warning\): /p'; }
@@ -109,10 +123,13 @@ check() {
 
 if [ -z "$tidy" ]; then
     ! tool clang-format clang-format || check sources format
-    ! tool shellcheck shellcheck || { check shell scripts && check bats scripts_bats && check sbatch scripts_sbatch; }
+    ! tool shellcheck shellcheck || {
+        check shell scripts && check bats scripts_bats && check sbatch scripts_sbatch
+    }
     ! tool man man-db || check pages pages_groff
     ! tool mandoc mandoc || check pages pages_mandoc
-    if tool pyflakes3 pyflakes3; then check python python_flakes; else ! tool python3 python3 || check python python_syntax; fi
+    if tool pyflakes3 pyflakes3; then check python python_flakes; else ! tool python3 python3 ||
+        check python python_syntax; fi
     text=("${shell[@]}" "${bats[@]}" "${sbatch[@]}" "${python[@]}" "${make[@]}")
     check text long_lines
 fi
@@ -124,7 +141,8 @@ tidy_sources() {
     local base
     printf '%s\n' "${sources[@]}" | grep '\.c$' | sort >"$work/all"
     [ -n "${MUSTER_LINT_SINCE-}" ] || { cat "$work/all" && return; }
-    base=$(git merge-base "$MUSTER_LINT_SINCE" HEAD) && git diff --name-only "$base" | sort | comm -12 "$work/all" -
+    base=$(git merge-base "$MUSTER_LINT_SINCE" HEAD) && git diff --name-only "$base" | sort |
+        comm -12 "$work/all" -
 }
 
 # tidy_one SOURCE FLAG…: its findings. One whose headers are not here is left out.
@@ -135,7 +153,9 @@ tidy_one() {
     [ -n "$output" ] || [ $status -eq 0 ] || echo "$1: clang-tidy ended with status $status"
     absent=$(sed -n "s/.* '\(.*\)' file not found \[clang-diagnostic-error\]/\1/p" <<<"$output")
     for header in $absent; do
-        [ -e "$header" ] || { echo "lint: clang-tidy leaves out $1: there is no $header here" >&2 && return; }
+        [ -e "$header" ] || {
+            echo "lint: clang-tidy leaves out $1: there is no $header here" >&2 && return
+        }
     done
     findings <<<"$output" | sed "s|^$PWD/||"
 }
@@ -151,7 +171,8 @@ tidy_all() {
     ln -s "$(${CC:-cc} -print-file-name=include/omp.h)" "$work/omp.h"
     export -f tidy_one findings
     export work
-    tidy_sources | xargs -r -d '\n' -P "$(nproc)" -I '{}' bash -c 'tidy_one "$@"' bash '{}' "${flags[@]}" | sort -u
+    tidy_sources | xargs -r -d '\n' -P "$(nproc)" -I '{}' bash -c 'tidy_one "$@"' bash '{}' \
+        "${flags[@]}" | sort -u
 }
 
 if [ -z "$quick" ] && tool clang-tidy clang-tidy; then

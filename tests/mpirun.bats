@@ -1,7 +1,7 @@
 #!/usr/bin/env bats
 # SPDX-License-Identifier: Apache-2.0
-# Several ranks on a machine without Slurm: Open MPI's mpirun hosts PMIx for any program. (PRRTE's prterun does, too; Debian 12
-# does not have it.)
+# Several ranks on a machine without Slurm: Open MPI's mpirun hosts PMIx for any program. (PRRTE's
+# prterun does, too; Debian 12 does not have it.)
 
 load small_run
 

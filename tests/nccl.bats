@@ -1,7 +1,8 @@
 #!/usr/bin/env bats
 # SPDX-License-Identifier: Apache-2.0
-# The NCCL half of libmuster from the program's call to dlopen and back, among processes without a GPU: NCCL, the driver and
-# the runtime are tests/fakes/fake_gpu.c, which connects, fails or hangs as a case wants. All ranks end in time, with one line.
+# The NCCL half of libmuster from the program's call to dlopen and back, among processes without a
+# GPU: NCCL, the driver and the runtime are tests/fakes/fake_gpu.c, which connects, fails or hangs
+# as a case wants. All ranks end in time, with one line.
 
 : "${MUSTER_TOP:=$(cd "$BATS_TEST_DIRNAME/.." && pwd)}"
 
@@ -36,7 +37,8 @@ int main(int argc, char **argv)
 		status = muster_nccl_comm(muster, seconds, &comm);
 	mine = rank * 3;
 	if (!status)
-		status = muster_nccl_wait(muster, comm, ncclAllGather(&mine, all, 1, ncclInt64, comm, NULL), NULL, seconds);
+		status = muster_nccl_wait(muster, comm, ncclAllGather(&mine, all, 1, ncclInt64, comm, NULL),
+			NULL, seconds);
 	printf("%s\n", !status && all[1] != 3 ? "wrong" : status ? muster_error() : "right");
 	if (muster_nccl_end(muster, comm, !status, seconds))
 		printf("%s\n", muster_error());
@@ -53,7 +55,8 @@ END
 
 # make_fake [FLAG…]
 make_fake() {
-    cc "$@" -std=gnu11 -Wall -Wextra -Werror -shared -fPIC -isystem "$cuda" -Wl,-soname,libnccl.so.2 \
+    cc "$@" -std=gnu11 -Wall -Wextra -Werror -shared -fPIC -isystem "$cuda" \
+        -Wl,-soname,libnccl.so.2 \
         "$MUSTER_TOP/tests/fakes/fake_gpu.c" -o "$fakes/libnccl.so.2"
     for name in libnccl.so libcudart.so libcuda.so.1; do ln -sf libnccl.so.2 "$fakes/$name"; done
 }
@@ -61,19 +64,23 @@ make_fake() {
 # As the first comment of ring.c says.
 compile() {
     # shellcheck disable=SC2046
-    cc -std=c99 -pedantic -Wall -Wextra -Werror -isystem "$cuda" "$@" $(pkg-config --cflags --libs muster) \
+    cc -std=c99 -pedantic -Wall -Wextra -Werror -isystem "$cuda" "$@" \
+        $(pkg-config --cflags --libs muster) \
         "-L$fakes" -lnccl -lcudart -Wl,-rpath,"$libdir"
 }
 
 setup() {
     [ -n "$cuda" ] || skip "no nccl.h and cuda_runtime.h on this machine"
-    grep -q '^#define HAVE_NCCL 1' "${MUSTER_BUILD:-$MUSTER_TOP/build}/config.h" || skip "this build of Muster has no NCCL"
-    export LD_LIBRARY_PATH=$fakes MUSTER_RDZV_DIR=$BATS_TEST_TMPDIR MUSTER_RDZV_ID=0 FAKE_DIR=$BATS_TEST_TMPDIR
+    grep -q '^#define HAVE_NCCL 1' "${MUSTER_BUILD:-$MUSTER_TOP/build}/config.h" ||
+        skip "this build of Muster has no NCCL"
+    export LD_LIBRARY_PATH=$fakes MUSTER_RDZV_DIR=$BATS_TEST_TMPDIR MUSTER_RDZV_ID=0 \
+        FAKE_DIR=$BATS_TEST_TMPDIR
     export MUSTER_CKPTD_PROGRAM=$MUSTER_PREFIX/bin/muster-ckptd
     cd "$BATS_TEST_TMPDIR"
 }
 
-# ranks COUNT PROGRAM…: runs that many, each into out-RANK; leaves their statuses in $statuses and the time in $seconds.
+# ranks COUNT PROGRAM…: runs that many, each into out-RANK; leaves their statuses in $statuses and
+# the time in $seconds.
 ranks() {
     local count=$1 rank began=$EPOCHREALTIME pids=()
     shift
@@ -117,7 +124,8 @@ say() {
     [ "$step" -lt 40 ]
     for at in "$step" 40; do
         numbers=$(awk -v n="$at" 'BEGIN { a = 1; b = 2; c = 3
-            while (n-- > 0) { last = c; c = (c + b) % 1000003; b = (b + a) % 1000003; a = (a + last) % 1000003 }
+            while (n-- > 0) { last = c; c = (c + b) % 1000003; b = (b + a) % 1000003;
+                a = (a + last) % 1000003 }
             print a, b, c }')
         grep -qFx "ring: after step $at: $numbers" first out-0
     done
@@ -137,14 +145,14 @@ say() {
     ranks 4 "$BATS_FILE_TMPDIR/comm" 25
     [ "$statuses" = "1 1 1 1 " ]
     under 8
-    say 4 "rank 0 (on $(hostname)): nccl: couldn't make a unique id: system error (fake words of no communicator): set \
-NCCL_SOCKET_IFNAME to an interface that all nodes reach"
+    say 4 "rank 0 (on $(hostname)): nccl: couldn't make a unique id: system error \
+(fake words of no communicator): set NCCL_SOCKET_IFNAME to an interface that all nodes reach"
     export FAKE_ID='' FAKE_INIT=fail FAKE_RANK=1
     ranks 4 "$BATS_FILE_TMPDIR/comm" 25
     [ "$statuses" = "2 2 2 2 " ]
     under 8
-    say 4 "rank 1 (on $(hostname)): nccl: couldn't connect to the other ranks: invalid usage (fake words): give each rank a GPU of \
-its own, for instance by --gpus-per-task=1"
+    say 4 "rank 1 (on $(hostname)): nccl: couldn't connect to the other ranks: invalid usage \
+(fake words): give each rank a GPU of its own, for instance by --gpus-per-task=1"
     [ "$(cat out-* | grep -cx 'fake: aborted')" -eq 4 ]
     make_fake -DFAKE_OLD
     ranks 2 "$BATS_FILE_TMPDIR/comm" 25
@@ -160,8 +168,8 @@ its own, for instance by --gpus-per-task=1"
     [ "$statuses" = "69 69 69 69 " ]
     over 1
     under 8
-    say 4 "rank 2 (on $(hostname)): nccl: couldn't connect all 4 ranks within 1 s: set NCCL_SOCKET_IFNAME to an interface by which \
-all nodes reach each other, or give a longer timeout"
+    say 4 "rank 2 (on $(hostname)): nccl: couldn't connect all 4 ranks within 1 s: set \
+NCCL_SOCKET_IFNAME to an interface by which all nodes reach each other, or give a longer timeout"
     [ "$(cat out-* | grep -cx 'fake: aborted')" -eq 4 ]
     export FAKE_INIT='' ABSENT=3
     ranks 4 "$BATS_FILE_TMPDIR/comm" 1
@@ -177,7 +185,8 @@ all nodes reach each other, or give a longer timeout"
     [ "$statuses" = "69 69 69 " ]
     over 1
     under 8
-    say 3 "nccl: couldn't finish a collective within 1 s: a rank is gone, stopped, or in another call"
+    say 3 \
+        "nccl: couldn't finish a collective within 1 s: a rank is gone, stopped, or in another call"
     [ "$(cat out-* | grep -cx 'fake: aborted')" -eq 3 ]
     export FAKE_GATHER=lost
     ranks 3 "$BATS_FILE_TMPDIR/comm" 25

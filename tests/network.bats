@@ -1,6 +1,7 @@
 #!/usr/bin/env bats
 # SPDX-License-Identifier: Apache-2.0
-# What listens and connects, on networks that are set up otherwise than most: each in a namespace of its own.
+# What listens and connects, on networks that are set up otherwise than most: each in a namespace of
+# its own.
 
 : "${MUSTER_TOP:=$(cd "$BATS_TEST_DIRNAME/.." && pwd)}" "${MUSTER_BUILD:=$MUSTER_TOP/build}"
 
@@ -10,7 +11,8 @@ setup() { [ "$(id -u)" = 0 ] || skip "a network of its own needs root"; }
 
 # within SETTING PROGRAM: the unit tests, where that file below /proc/sys/net/ipv6 says 1.
 within() {
-    unshare --net sh -c 'ip link set lo up && echo 1 >"/proc/sys/net/ipv6/$0" && exec "$1"' "$1" "$MUSTER_BUILD/tests/unit/$2"
+    unshare --net sh -c 'ip link set lo up && echo 1 >"/proc/sys/net/ipv6/$0" && exec "$1"' "$1" \
+        "$MUSTER_BUILD/tests/unit/$2"
 }
 
 # all_within SETTING
@@ -23,6 +25,8 @@ all_within() {
     done
 }
 
-@test "a socket for all addresses has those of IPv4 too where net.ipv6.bindv6only is 1" { all_within bindv6only; }
+@test "a socket for all addresses has those of IPv4 too where net.ipv6.bindv6only is 1" {
+    all_within bindv6only
+}
 
 @test "nothing needs IPv6" { all_within conf/all/disable_ipv6; }

@@ -1,7 +1,8 @@
 #!/usr/bin/env bats
 # SPDX-License-Identifier: Apache-2.0
-# Checkpoint directories on a file system that behaves as an NFS client does (tools/nfs_like.c), and on two clients of one
-# server: saving, resuming, retention, pruning, pins, damage, several writers, storage that fails or stalls.
+# Checkpoint directories on a file system that behaves as an NFS client does (tools/nfs_like.c), and
+# on two clients of one server: saving, resuming, retention, pruning, pins, damage, several writers,
+# storage that fails or stalls.
 
 load small_run
 
@@ -28,18 +29,22 @@ teardown() {
     local place
     # What holds something open there may hold it for ever.
     [ ${#SERVERS[@]} -eq 0 ] || kill "${SERVERS[@]}" || :
-    for place in ?; do ! mountpoint -q "$place" || umount -l "$place" || fusermount3 -uz "$place"; done
+    for place in ?; do
+        ! mountpoint -q "$place" || umount -l "$place" || fusermount3 -uz "$place"
+    done
     [ ${#SERVERS[@]} -eq 0 ] || wait "${SERVERS[@]}" || :
 }
 
-# client FOLDER [nolocks | clock=SECONDS]: shows what is on the server in FOLDER, as another node does in another one, with the
-# faults of the file FAULTS.
+# client FOLDER [nolocks | clock=SECONDS]: shows what is on the server in FOLDER, as another node
+# does in another one, with the faults of the file FAULTS.
 client() {
     local pid
     "$tools/nfs_like" server "$1" "${FAULTS-faults}" ${2:+"$2"} 2>>client.err 3>&- &
     pid=$!
     until mountpoint -q "$1"; do
-        kill -0 $pid 2>/dev/null || { cat client.err && skip "file systems in user space can't be mounted here"; }
+        kill -0 $pid 2>/dev/null || {
+            cat client.err && skip "file systems in user space can't be mounted here"
+        }
         sleep 0.01
     done
     SERVERS+=("$pid")
@@ -56,7 +61,9 @@ no_faults() { : >faults; }
 holds() {
     local dir=server/$1
     shift
-    [ "$(saved_steps "$dir" | tr '\n' ' ')" = "$(printf '%s ' "$@")" ] || { ls -la "$dir"; return 1; }
+    [ "$(saved_steps "$dir" | tr '\n' ' ')" = "$(printf '%s ' "$@")" ] || {
+        ls -la "$dir"; return 1
+    }
     [ "$(ls -A "$dir" | grep '^\.')" = .owner.lock ] || { ls -la "$dir"; return 1; }
     muster-ckpt verify --deep "$dir"
 }
@@ -78,8 +85,10 @@ def write(path, text):
     with open(path, "w") as file:
         file.write(text)
 
-# A file that is unlinked or renamed over while it is open stays under another name, and so does its folder.
-for gone in (os.unlink, lambda path: (write("a/d/new", ""), os.rename("a/d/new", path), os.unlink(path))):
+# A file that is unlinked or renamed over while it is open stays under another name, and so does
+# its folder.
+for gone in (os.unlink,
+             lambda path: (write("a/d/new", ""), os.rename("a/d/new", path), os.unlink(path))):
     os.mkdir("a/d")
     write("a/d/x", "text")
     file = open("a/d/x")
@@ -124,7 +133,8 @@ fails(errno.EDQUOT, write, "a/g", "text")
 END
 }
 
-# stopped FOLDER OPTION…: a training that is told to stop after some saves, and does; `stop` is its last step.
+# stopped FOLDER OPTION…: a training that is told to stop after some saves, and does; `stop` is its
+# last step.
 stopped() {
     local pid
     REPLACE=exec slowly train "$@" >first.out 2>&1 3>&- &
@@ -189,7 +199,8 @@ stopped() {
     [ "$(saved_steps server/run)" = 100 ]
 }
 
-# race FOLDER…: a job of its own claims `run` in each at the same moment; the number of those that got it.
+# race FOLDER…: a job of its own claims `run` in each at the same moment; the number of those that
+# got it.
 race() {
     local at n=0
     rm -f go won-*
@@ -231,7 +242,8 @@ race() {
 train_on_two() {
     local n
     for n in a b; do
-        mkdir -p node-$n && ln -sfn ../tokens.u16 node-$n/tokens.u16 && ln -sfn ../meet node-$n/meet && ln -sfn ../$n node-$n/shared
+        mkdir -p node-$n && ln -sfn ../tokens.u16 node-$n/tokens.u16 &&
+            ln -sfn ../meet node-$n/meet && ln -sfn ../$n node-$n/shared
     done
     eval "plain_$(declare -f train)"
     # shellcheck disable=SC2154
@@ -263,7 +275,8 @@ train_on_two() {
     client b nolocks
     cd "$MUSTER_BUILD" || return
     # At the same time: without locks they mostly wait.
-    for name in attempts ckpt ckpt_dir ckpt_part ckpt_save ckptd ckptd_writers history metrics pin removable shard_write; do
+    for name in attempts ckpt ckpt_dir ckpt_part ckpt_save ckptd ckptd_writers history metrics pin \
+        removable shard_write; do
         for place in a b; do
             # Without locks nothing tells that a checkpoint is being read.
             [ $name$place != removableb ] || continue
@@ -282,7 +295,8 @@ train_on_two() {
     local call error status tried=0 failed=0
     "$tools/ckpt_writer" save a/run 1 2
     cp -a server/run before
-    for call in lookup getattr mkdir create open write fsync flush rename unlink rmdir opendir readdir fsyncdir all; do
+    for call in lookup getattr mkdir create open write fsync flush rename unlink rmdir opendir \
+        readdir fsyncdir all; do
         # The last as of a server that does it, and whose answer is lost.
         for error in EIO ENOSPC EDQUOT EROFS ESTALE "ETIMEDOUT done"; do
             rm -rf a/run
@@ -391,7 +405,8 @@ all() {
         kill -9 $pid
         wait $pid || :
         # A service may still write for it.
-        fails 2 "is in use, or was a moment ago" muster-ckpt prune "${clock%=*}/$clock" --keep-last 1
+        fails 2 "is in use, or was a moment ago" muster-ckpt prune "${clock%=*}/$clock" \
+            --keep-last 1
         [[ $(muster-ckpt history "${clock%=*}/$clock") = *running* ]]
         touch -d "$((${clock#*=} - 120)) seconds" "server/$clock/owner.json"
         [[ $(muster-ckpt history "${clock%=*}/$clock") != *running* ]]
@@ -438,16 +453,20 @@ all() {
 passes() {
     local began=$SECONDS
     run "$@"
-    [ "$status" -eq 69 ] || [ "$status" -eq 0 ] || { cat faults && echo "$*: $status: $output" && return 1; }
+    [ "$status" -eq 69 ] || [ "$status" -eq 0 ] || {
+        cat faults && echo "$*: $status: $output" && return 1
+    }
     [ "$status" -ne 69 ] || [ -n "$output" ] || { cat faults && echo "$*: not a word" && return 1; }
     [ "$status" -ne 69 ] || lost=$((lost + 1))
     echo "$(<faults): $*: $status after $((SECONDS - began)) s" >>told
 }
 
 @test "an error that may pass ends with 69, at the start and in every tool" {
-    # Numbers by which file systems of clusters tell that a server is gone, and a process that it lacks something.
+    # Numbers by which file systems of clusters tell that a server is gone, and a process that it
+    # lacks something.
     local errors=(ESHUTDOWN ENOTCONN ECOMM EREMOTEIO ESTALE EINTR ETIMEDOUT EHOSTDOWN EMFILE ENOMEM)
-    local calls=(lookup getattr open read opendir readdir create write fsync rename setattr lock all) n error lost=0
+    local calls=(lookup getattr open read opendir readdir create write fsync rename setattr lock
+        all) n error lost=0
     train a/run --ckpt-every 50 >out 2>&1
     for ((n = 0; n < ${#calls[@]}; n++)); do
         error=${errors[n % ${#errors[@]}]}

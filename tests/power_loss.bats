@@ -1,8 +1,9 @@
 #!/usr/bin/env bats
 # SPDX-License-Identifier: Apache-2.0
-# The power goes while steps are saved: before each system call that changes something. tests/tools/power_loss.c knows
-# what was synced by then, and power_cut makes what may be found: only that, or all names but not all bytes, or a mixture.
-# Whatever is found, no step that was told to be durable is lost, nothing is torn, and training goes on.
+# The power goes while steps are saved: before each system call that changes something.
+# tests/tools/power_loss.c knows what was synced by then, and power_cut makes what may be found:
+# only that, or all names but not all bytes, or a mixture. Whatever is found, no step that was told
+# to be durable is lost, nothing is torn, and training goes on.
 
 setup() {
     : "${MUSTER_TOP:=$BATS_TEST_DIRNAME/..}" "${MUSTER_BUILD:=$MUSTER_TOP/build}"
@@ -32,9 +33,9 @@ complain() {
     return 1
 }
 
-# found_is FOLDER LEAST MOST ATTEMPTS: the folder has a newest step in [LEAST, MOST], where 0 is none, and at least that many
-# attempts on record; nothing in it is damaged; it goes on with the next step; and when the power goes then, that step
-# is there.
+# found_is FOLDER LEAST MOST ATTEMPTS: the folder has a newest step in [LEAST, MOST], where 0 is
+# none, and at least that many attempts on record; nothing in it is damaged; it goes on with the
+# next step; and when the power goes then, that step is there.
 found_is() {
     local folder=$1 least=$2 most=$3 attempts=$4 latest=step-00000000 step records next
     [ ! -e "$folder/a/run/latest" ] || read -r latest <"$folder/a/run/latest" || :
@@ -44,16 +45,23 @@ found_is() {
     { read -r step && read -r records && read -r next && read -r next; } <said
     [ ! -s complaints ] || { complain "said: $(<complaints)"; return; }
     [ "$step" != none ] || step=0
-    [ "$step" -ge "$least" ] && [ "$step" -le "$most" ] || { complain "found $step, not $least to $most"; return; }
-    [ "$records" -ge "$attempts" ] || { complain "$records attempts on record, not $attempts"; return; }
-    ! compgen -G "$folder/a/run/*damaged*" >/dev/null && ! compgen -G "$folder/a/run/.[sr]*ing-*" >/dev/null ||
+    [ "$step" -ge "$least" ] && [ "$step" -le "$most" ] || {
+        complain "found $step, not $least to $most"; return
+    }
+    [ "$records" -ge "$attempts" ] || {
+        complain "$records attempts on record, not $attempts"; return
+    }
+    ! compgen -G "$folder/a/run/*damaged*" >/dev/null &&
+        ! compgen -G "$folder/a/run/.[sr]*ing-*" >/dev/null ||
         { complain "left behind"; return; }
     "$tools/power_cut" strict "$folder" again || return
-    watch again "$writer" newest again/a/run >said 2>&1 && read -r step <said && [ "step $step" = "$next" ] ||
+    watch again "$writer" newest again/a/run >said 2>&1 && read -r step <said &&
+        [ "step $step" = "$next" ] ||
         complain "lost the next step"
 }
 
-# What the killed writer told: `durable` is the last step and `attempts` the number of attempts begun.
+# What the killed writer told: `durable` is the last step and `attempts` the number of attempts
+# begun.
 read_told() {
     local line
     durable=0 attempts=0
@@ -79,7 +87,8 @@ cut_everywhere() {
         rm -rf under && cp -r "$base" under && "$tools/power_cut" none under || return
         status=0
         # shellcheck disable=SC2086
-        POWER_LOSS_SWALLOW=${SWALLOW-} watch under "$tools/kill_at" "$n" ${SAVE-$writer save} under/a/run "$first" "$last" \
+        POWER_LOSS_SWALLOW=${SWALLOW-} watch under "$tools/kill_at" "$n" ${SAVE-$writer save} \
+            under/a/run "$first" "$last" \
             ${PARTS-} >told 2>&1 || status=$?
         [ $status -eq 137 ] || break
         read_told
@@ -122,7 +131,8 @@ cut_everywhere() {
     [ "$points" -gt 100 ]
 }
 
-# PARTS is ckpt_writer's "PARTS THREADS WAY" here, and one tensor is large enough for threads and O_DIRECT.
+# PARTS is ckpt_writer's "PARTS THREADS WAY" here, and one tensor is large enough for threads and
+# O_DIRECT.
 # bats test_tags=long
 @test "the same with writing by threads, with O_DIRECT, through the page cache, and by four writers with threads" {
     local PARTS
@@ -137,7 +147,9 @@ cut_everywhere() {
     [ "$points" -gt 150 ]
     PARTS="1 4 direct"
     SWALLOW='*/model-00004-*'
-    ! cut_everywhere before 3 3 strict >out 2>&1 || { echo "without the fsync of an O_DIRECT file nothing was found"; return 1; }
+    ! cut_everywhere before 3 3 strict >out 2>&1 || {
+        echo "without the fsync of an O_DIRECT file nothing was found"; return 1
+    }
     grep -q DAMAGED out
 }
 
@@ -146,7 +158,11 @@ cut_everywhere() {
     local SAVE=./finish n=200
     "$writer" save before/a/run 1 2
     # All four parts of step 3, and neither manifest nor commit.
-    until [ "$(compgen -G 'under/a/run/.saving-*/part-*' | wc -l)" -eq 4 ] && ! compgen -G 'under/a/run/.saving-*/manifest.json'; do
+    parts_alone() {
+        [ "$(compgen -G 'under/a/run/.saving-*/part-*' | wc -l)" -eq 4 ] &&
+            ! compgen -G 'under/a/run/.saving-*/manifest.json'
+    }
+    until parts_alone; do
         n=$((n - 1))
         [ $n -gt 0 ]
         rm -rf under && cp -r before under
@@ -163,11 +179,14 @@ cut_everywhere() {
 @test "each fsync that is left out is found" {
     local pattern SWALLOW
     "$writer" save before/a/run 1 2
-    for pattern in a/ a/run/ 'a/run/.saving-*/' '*/.manifest.json.*' '*/model-*' '*/model.safetensors.index.json' \
+    for pattern in a/ a/run/ 'a/run/.saving-*/' '*/.manifest.json.*' '*/model-*' \
+        '*/model.safetensors.index.json' \
         '*/config.json' '*/optimizer-*' '*/attempts.jsonl' '*/.owner.json.*' '*/.latest.*'; do
         SWALLOW=$pattern
         if [ "$pattern" = a/ ]; then set -- empty 1 1; else set -- before 3 3; fi
-        ! cut_everywhere "$@" strict >out 2>&1 || { echo "without the fsync of $pattern nothing was found"; return 1; }
+        ! cut_everywhere "$@" strict >out 2>&1 || {
+            echo "without the fsync of $pattern nothing was found"; return 1
+        }
         echo "# without the fsync of $pattern: $(tail -n 1 out): $(head -n 1 out)" | cut -c -150 >&3
     done
 }

@@ -1,6 +1,7 @@
 #!/usr/bin/env bats
 # SPDX-License-Identifier: Apache-2.0
-# What the README says is so: its files exist, its options are known, and its local lines run as they are pasted.
+# What the README says is so: its files exist, its options are known, and its local lines run as
+# they are pasted.
 
 : "${MUSTER_TOP:=$(cd "$BATS_TEST_DIRNAME/.." && pwd)}"
 
@@ -8,7 +9,8 @@
 pasted() { sed -n 's/^    //p' "$MUSTER_TOP/README.md" | sed -e ':a' -e '/\\$/N; s/\\\n *//; ta'; }
 
 @test "every file and folder it names is there" {
-    for path in $(grep -o '`[a-z-]*/[A-Za-z0-9./_-]*`' "$MUSTER_TOP/README.md" | tr -d '`' | grep -v '^run1/' | sort -u); do
+    for path in $(grep -o '`[a-z-]*/[A-Za-z0-9./_-]*`' "$MUSTER_TOP/README.md" | tr -d '`' |
+        grep -v '^run1/' | sort -u); do
         echo "$path"
         [ -e "$MUSTER_TOP/$path" ]
     done
@@ -31,7 +33,8 @@ pasted() { sed -n 's/^    //p' "$MUSTER_TOP/README.md" | sed -e ':a' -e '/\\$/N;
         echo "muster-doctor $option"
         muster-doctor --help | grep -q -- "$option\b"
     done
-    for option in --require-identical --cpu-isa --reduction --slots --ckpt-every --keep-last --keep-every --keep-best \
+    for option in --require-identical --cpu-isa --reduction --slots --ckpt-every --keep-last \
+        --keep-every --keep-best \
         --ckpt-writers --shard-size --trace --trace-steps --zero; do
         grep -q -- "$option" "$MUSTER_TOP/README.md"
         muster-train --help | grep -q -- "$option\b"
@@ -56,7 +59,8 @@ pasted() { sed -n 's/^    //p' "$MUSTER_TOP/README.md" | sed -e ':a' -e '/\\$/N;
     [ "$(eval "$curve" | wc -l)" -eq 4 ]
     [ -e run1/attempts.jsonl ]
     # The lines about checkpoints, with the steps that there are.
-    lines=$(pasted | grep '^muster-ckpt ' | sed 's/step-00000100/step-00000002/; s/step-00000200/step-00000004/; s/ 100$/ 2/')
+    lines=$(pasted | grep '^muster-ckpt ' |
+        sed 's/step-00000100/step-00000002/; s/step-00000200/step-00000004/; s/ 100$/ 2/')
     [ "$(wc -l <<<"$lines")" -eq 9 ]
     while read -r line; do
         echo "$line"

@@ -1,33 +1,44 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: Apache-2.0
-# tests/run.sh [OPTION…] [FILE [TEST]]: installs what is missing, builds, and runs the tests of every file whose path contains FILE
-# (a shell pattern), or those of them whose name matches TEST (an expression for bats' tests, a pattern with * for cmocka's). The
-# last line is "N passed, N failed, N skipped"; the status is 0 only when some passed and none failed. Tests that need a Slurm run
-# as root, and are skipped otherwise.
-#   --long        also what searches rather than checks: sanitizers, fuzzing, every kill point, every call that may fail; and the
-#                 cluster's files once more over a network with latency, and with calls on sockets that do little at once
-#   --ci          of these the sanitizers, and the fuzz targets with their seeds; and trainings on a GPU that is the host, other
-#                 configurations, and make distcheck
+# tests/run.sh [OPTION…] [FILE [TEST]]: installs what is missing, builds, and runs the tests of
+# every file whose path contains FILE (a shell pattern), or those of them whose name matches TEST
+# (an expression for bats' tests, a pattern with * for cmocka's). The last line is "N passed, N
+# failed, N skipped"; the status is 0 only when some passed and none failed. Tests that need a Slurm
+# run as root, and are skipped otherwise.
+#   --long        also what searches rather than checks: sanitizers, fuzzing, every kill point,
+#                 every call that may fail; and the cluster's files once more over a network with
+#                 latency, and with calls on sockets that do little at once
+#   --ci          of these the sanitizers, and the fuzz targets with their seeds; and trainings on a
+#                 GPU that is the host, other configurations, and make distcheck
 #   --list        which files and tests would run
 #   --repeat N    each file N times
 #   --under-load  with programs beside that use every CPU twice
 #   --keep        leave the installed build, a cluster that is up, and all logs
 #   --no-install  ask apt for nothing
-#   --slurm DIR   the Slurm that is installed in DIR (its --prefix) in place of Debian's, and the tests that start one
+#   --slurm DIR   the Slurm that is installed in DIR (its --prefix) in place of Debian's, and the
+#                 tests that start one
 set -u -o pipefail
 shopt -s globstar
 # By this the processes of a run are found, whatever their parent is.
-[[ ${MUSTER_TESTS_RUN-} = $$.* ]] || MUSTER_TESTS_RUN=$$.$RANDOM exec "$BASH" "${BASH_SOURCE[0]}" "$@"
+[[ ${MUSTER_TESTS_RUN-} = $$.* ]] ||
+    MUSTER_TESTS_RUN=$$.$RANDOM exec "$BASH" "${BASH_SOURCE[0]}" "$@"
 
-usage() { sed -n 's/^# \(tests\/run.sh [^:]*\):.*/usage: \1/p; s/^#   /  /p' "${BASH_SOURCE[0]}" >&2; exit 2; }
+usage() {
+    sed -n 's/^# \(tests\/run.sh [^:]*\):.*/usage: \1/p; s/^#   /  /p' "${BASH_SOURCE[0]}" >&2
+    exit 2
+}
 long='' ci='' list='' repeat=1 under_load='' keep='' no_install='' slurm=''
 while [[ ${1-} = -* ]]; do
     case $1 in
-    --long | --ci | --list | --under-load | --keep | --no-install) name=${1#--} && printf -v "${name//-/_}" yes ;;
+    --long | --ci | --list | --under-load | --keep | --no-install)
+        name=${1#--} && printf -v "${name//-/_}" yes
+        ;;
     --repeat) [[ ${2-} =~ ^[1-9][0-9]*$ ]] && repeat=$2 && shift || usage ;;
     --slurm)
-        slurm=$(readlink -f "${2-}/.") && [ -x "$slurm/sbin/slurmd" ] && [ -x "$slurm/bin/srun" ] || {
-            echo "run.sh: couldn't use the Slurm in '${2-}': no sbin/slurmd and bin/srun there" >&2 && exit 2
+        slurm=$(readlink -f "${2-}/.") && [ -x "$slurm/sbin/slurmd" ] &&
+            [ -x "$slurm/bin/srun" ] || {
+            echo "run.sh: couldn't use the Slurm in '${2-}': no sbin/slurmd and bin/srun there" \
+                >&2 && exit 2
         }
         shift
         ;;
@@ -49,7 +60,8 @@ if [ -n "$slurm" ]; then
     PATH=$slurm/bin:$slurm/sbin:$PATH
     export CPATH=$slurm/include # for what the tests compile themselves
 fi
-# Installed where jobs of an unprivileged user on a node with its own /tmp find it, wherever this checkout lies.
+# Installed where jobs of an unprivileged user on a node with its own /tmp find it, wherever this
+# checkout lies.
 MUSTER_PREFIX=/var/tmp/muster-tests-$(id -u)-$(cksum <<<"$MUSTER_BUILD" | cut -d' ' -f1)
 export MUSTER_TOP MUSTER_BUILD MUSTER_PREFIX MUSTER_KEEP=$keep MUSTER_LONG=$long
 export PATH=$MUSTER_PREFIX/bin:$PATH:/usr/sbin:/sbin CMOCKA_MESSAGE_OUTPUT=TAP
@@ -59,7 +71,8 @@ export OMP_WAIT_POLICY=passive
 export LC_ALL=C.UTF-8
 unset LANGUAGE "${!SLURM_@}" "${!PMIX_@}"
 # A sample of what --long tries everywhere.
-[ -n "$long" ] || export MUSTER_TEST_MOMENTS=${MUSTER_TEST_MOMENTS-20} MUSTER_TEST_SHARE=${MUSTER_TEST_SHARE-4}
+[ -n "$long" ] || export MUSTER_TEST_MOMENTS=${MUSTER_TEST_MOMENTS-20} \
+    MUSTER_TEST_SHARE=${MUSTER_TEST_SHARE-4}
 LOG=$MUSTER_BUILD/log
 export MUSTER_SLURM_FAULTS=$LOG/slurm-faults # a line for each fault of Slurm's own that a test met
 
@@ -87,7 +100,9 @@ finish() {
 CLUSTERS="1 2 3 4 5 6" UNITS=7 COMMANDS="8 9"
 
 # Where the files of each lane's cluster are.
-lane_folder() { printf '/var/tmp/muster-tests-cluster-%s-%d' "$(cksum <<<"$MUSTER_BUILD" | cut -d' ' -f1)" "$1"; }
+lane_folder() {
+    printf '/var/tmp/muster-tests-cluster-%s-%d' "$(cksum <<<"$MUSTER_BUILD" | cut -d' ' -f1)" "$1"
+}
 
 take_down() {
     local number folder status=0
@@ -102,11 +117,13 @@ take_down() {
 # Every process of this run but this one.
 # shellcheck disable=SC2317 # called by a trap, as are those of the next directives
 run_processes() {
-    grep -lzs "^MUSTER_TESTS_RUN=$MUSTER_TESTS_RUN\$" /proc/[0-9]*/environ | cut -d/ -f3 | grep -vx -e $$ -e "$BASHPID"
+    grep -lzs "^MUSTER_TESTS_RUN=$MUSTER_TESTS_RUN\$" /proc/[0-9]*/environ | cut -d/ -f3 |
+        grep -vx -e $$ -e "$BASHPID"
 }
 
 # What tests make lies below these two, on disk and in memory, and goes with them: also the flight
-# recorder of a rank that a test kills, which stays in memory for its user. Sockets need short paths.
+# recorder of a rank that a test kills, which stays in memory for its user. Sockets need short
+# paths.
 make_scratch() {
     SCRATCH=$(mktemp -d "${TMPDIR:-/tmp}/muster-XXXXXX") && chmod 755 "$SCRATCH" || exit 1
     export MUSTER_TEST_MEMORY=/dev/shm/${SCRATCH##*/}
@@ -151,22 +168,28 @@ fail_early() {
 
 # ---- the build ----
 
-# The folder to build from. A source tree with a configured build in it cannot be built from elsewhere: copy its sources.
+# The folder to build from. A source tree with a configured build in it cannot be built from
+# elsewhere: copy its sources.
 source_folder() {
     [ -e "$MUSTER_TOP/config.status" ] || { printf '%s' "$MUSTER_TOP" && return; }
     local copy=$MUSTER_BUILD/source
     mkdir -p "$copy"
     (cd "$MUSTER_TOP" && git ls-files -z --cached --others --exclude-standard) |
-        tar -C "$MUSTER_TOP" --null -T - --ignore-failed-read -cf - 2>/dev/null | tar -C "$copy" -xf - || return 1
+        tar -C "$MUSTER_TOP" --null -T - --ignore-failed-read -cf - 2>/dev/null |
+        tar -C "$copy" -xf - || return 1
     printf '%s' "$copy"
 }
 
-# Builds and installs into the staging prefix. All users must be able to read it: jobs run as one of them.
+# Builds and installs into the staging prefix. All users must be able to read it: jobs run as one of
+# them.
 build() {
     local source
     umask 022
-    source=$(source_folder) || { echo "couldn't copy the sources; run make distclean first" && return 1; }
-    [ -x "$source/configure" ] && [ "$source/configure" -nt "$source/configure.ac" ] || "$source/autogen.sh" || return 1
+    source=$(source_folder) || {
+        echo "couldn't copy the sources; run make distclean first" && return 1
+    }
+    [ -x "$source/configure" ] && [ "$source/configure" -nt "$source/configure.ac" ] ||
+        "$source/autogen.sh" || return 1
     cd "$MUSTER_BUILD" || return 1
     # One target for nvcc: no test here runs its code, and build.bats compiles for the others.
     [ -e Makefile ] || "$source/configure" --prefix="$MUSTER_PREFIX" --with-cuda-arch=80 \
@@ -186,7 +209,8 @@ test_files() {
     done
 }
 
-# What this run leaves out of the files of bats: tests behind a line "# bats test_tags=TAG", or of a file with file_tags.
+# What this run leaves out of the files of bats: tests behind a line "# bats test_tags=TAG", or of a
+# file with file_tags.
 leave_out='long|ci'
 [ -z "$ci" ] || leave_out=long
 [ -z "$long" ] || leave_out=none
@@ -204,7 +228,9 @@ bats_tests() {
 }
 
 # A pattern that exactly these names match.
-bats_filter() { bats_tests "$1" | sed 's/[][\\.*^$()+?{}|]/\\&/g' | paste -sd '|' | sed 's/.*/^(&)$/'; }
+bats_filter() {
+    bats_tests "$1" | sed 's/[][\\.*^$()+?{}|]/\\&/g' | paste -sd '|' | sed 's/.*/^(&)$/'
+}
 
 list_tests() {
     local file
@@ -212,7 +238,10 @@ list_tests() {
         echo "$file"
         case $file in
         *.bats) bats_tests "$file" ;;
-        *) sed -n 's/.*\(cmocka_unit_test[a-z_]*\|TEST\)(\([a-z0-9_]*\)[),].*/\2/p' "$MUSTER_TOP/$file" ;;
+        *)
+            sed -n 's/.*\(cmocka_unit_test[a-z_]*\|TEST\)(\([a-z0-9_]*\)[),].*/\2/p' \
+                "$MUSTER_TOP/$file"
+            ;;
         esac | sed 's/^/    /'
     done
 }
@@ -223,7 +252,9 @@ list_tests() {
 measure_patience() {
     [ -z "${MUSTER_PATIENCE-}" ] || return 0 # by the run that this one is a test of
     local began=${EPOCHREALTIME/./} cpu milliseconds pids=
-    for ((cpu = $(nproc) > 1 ? $(nproc) : 2; cpu > 0; cpu--)); do (for ((i = 0; i < 300000; i++)); do :; done) & pids+=" $!"; done
+    for ((cpu = $(nproc) > 1 ? $(nproc) : 2; cpu > 0; cpu--)); do
+        (for ((i = 0; i < 300000; i++)); do :; done) & pids+=" $!"
+    done
     # shellcheck disable=SC2086
     wait $pids
     milliseconds=$(((${EPOCHREALTIME/./} - began) / 1000))
@@ -235,20 +266,23 @@ load_all_cpus() {
     for ((cpu = 2 * $(nproc); cpu > 0; cpu--)); do (while :; do :; done) {lock}<&- & disown; done
 }
 
-# A test's watchdog sleeps for the time that the test may take, and bats 1.8 ends it with the test. One that is told to end before
-# it has begun to listen stays, with bats' pipe in its hands, and bats waits for it. No bats is its parent's parent any more.
+# A test's watchdog sleeps for the time that the test may take, and bats 1.8 ends it with the test.
+# One that is told to end before it has begun to listen stays, with bats' pipe in its hands, and
+# bats waits for it. No bats is its parent's parent any more.
 end_lost_watchdogs() {
     local sleeper watchdog
     while sleep 5; do
         for sleeper in $(pgrep -fx "sleep $BATS_TEST_TIMEOUT"); do
             watchdog=$(ps -o ppid= "$sleeper" | tr -d " ") && [ -n "$watchdog" ] || continue
             grep -qs "bats-exec-" "/proc/$(ps -o ppid= "$watchdog" | tr -d ' ')/cmdline" ||
-                ! grep -qzxs "MUSTER_TESTS_RUN=$MUSTER_TESTS_RUN" "/proc/$sleeper/environ" || kill -KILL "$watchdog" "$sleeper"
+                ! grep -qzxs "MUSTER_TESTS_RUN=$MUSTER_TESTS_RUN" "/proc/$sleeper/environ" ||
+                kill -KILL "$watchdog" "$sleeper"
         done
     done 2>/dev/null
 }
 
-# Where the lines of files without a failure wait in CI, which may keep only the first lines of a run: those are of failures.
+# Where the lines of files without a failure wait in CI, which may keep only the first lines of a
+# run: those are of failures.
 GREEN=$LOG/green
 # The failures of the run, a line each.
 FAILED=$LOG/failed
@@ -266,7 +300,8 @@ run_file() {
             --filter "$(bats_filter "$1")" "$MUSTER_TOP/$1"
         ;;
     esac
-    [ -z "$only" ] || export CMOCKA_TEST_FILTER=$only LD_PRELOAD=$MUSTER_BUILD/tests/tools/.libs/test_filter.so
+    [ -z "$only" ] || export CMOCKA_TEST_FILTER=$only \
+        LD_PRELOAD=$MUSTER_BUILD/tests/tools/.libs/test_filter.so
     export TMPDIR=$SCRATCH
     [ -x "$program" ] && cd "$MUSTER_BUILD" && exec timeout -k 10 "$limit" "$program"
     if grep -qrw "tests/unit/${name%.c}" --include='*.mk' "$MUSTER_TOP/tests"; then
@@ -303,7 +338,8 @@ test_file() {
         [ ${#counts[@]} -lt 2 ] || printf '%s\n' "${counts[@]:1}"
     } | if [ "$3" = 0 ] && [ -n "${CI-}" ]; then cat >>"$GREEN"; else cat; fi
     [ "$3" = 0 ] || {
-        printf '%s\n' "${counts[@]:1}" | sed -n "/# skip/Id; s|^    \([^#]\)|failed: $1: \1|p" >>"$FAILED"
+        printf '%s\n' "${counts[@]:1}" |
+            sed -n "/# skip/Id; s|^    \([^#]\)|failed: $1: \1|p" >>"$FAILED"
         cp "$log" "$log.failed-$(date +%H%M%S)"
     }
     passed=$((passed + $2)) failed=$((failed + $3)) skipped=$((skipped + $4))
@@ -311,8 +347,9 @@ test_file() {
 
 # ---- lanes ----
 
-# What computes, what builds and what waits for Slurm run beside each other: the unit tests, the tests of commands, and some lanes
-# with a cluster each. A lane takes the next of its queue, so that one that is slow has fewer.
+# What computes, what builds and what waits for Slurm run beside each other: the unit tests, the
+# tests of commands, and some lanes with a cluster each. A lane takes the next of its queue, so that
+# one that is slow has fewer.
 
 # queue NAME: what comes in, "KIND FILE" a line, --repeat times, then with a number each. Lanes see
 # it once it is whole.
@@ -320,7 +357,11 @@ queue() {
     local number lines
     lines=$(cat)
     for ((number = 1; number <= repeat; number++)); do
-        [ -z "$lines" ] || if [ "$repeat" = 1 ]; then echo "$lines"; else echo "${lines//$'\n'/ $number$'\n'} $number"; fi
+        [ -z "$lines" ] || if [ "$repeat" = 1 ]; then
+            echo "$lines"
+        else
+            echo "${lines//$'\n'/ $number$'\n'} $number"
+        fi
     done >"$LOG/new-queue" && mv "$LOG/new-queue" "$LOG/queue-$1"
 }
 
@@ -352,10 +393,12 @@ add_lane() {
     passed=$((passed + counts[0])) failed=$((failed + counts[1])) skipped=$((skipped + counts[2]))
 }
 
-# This one compares the machine before and after a cluster, so no other cluster may come or go beside it.
+# This one compares the machine before and after a cluster, so no other cluster may come or go
+# beside it.
 ALONE=tests/cluster/cluster.bats
 
-# first FILE…: what comes in, those files before all others, so that none that takes long is left for the end.
+# first FILE…: what comes in, those files before all others, so that none that takes long is left
+# for the end.
 first() { awk -v first="$*" 'BEGIN { n = split(first, order, " ") }
     { given[NR] = $0; there[$0] = 1 }
     END {
@@ -380,7 +423,8 @@ run_lanes() {
     rm -f "$LOG"/counts-* "$LOG"/queue-*
     test_files | grep ^tests/unit/ | sed 's/^/plain /' | queue units
     test_files | grep '^tests/[^/]*$' |
-        first tests/{sanitize,sanitize_threads,gpu_train,fuzz,lint,gpt2_torch,nfs,elastic,saving,train,gpu}.bats |
+        first tests/{sanitize,sanitize_threads,gpu_train,fuzz,lint,gpt2_torch}.bats \
+            tests/{nfs,elastic,saving,train,gpu}.bats |
         sed 's/^/plain /' | queue commands
     test_files | grep -x $ALONE | sed 's/^/plain /' | queue alone
     end_lost_watchdogs {lock}<&- &
@@ -407,7 +451,9 @@ run_lanes() {
     wait $pids $!
     kill $watch
     # shellcheck disable=SC2046,SC2086
-    for name in units alone $(printf 'commands-%s ' $COMMANDS) $(printf 'cluster-%s ' $CLUSTERS); do add_lane "$name"; done
+    for name in units alone $(printf 'commands-%s ' $COMMANDS) $(printf 'cluster-%s ' $CLUSTERS); do
+        add_lane "$name"
+    done
 }
 
 # ---- a run; in braces, so that bash has read all of it before somebody edits it ----
@@ -420,8 +466,10 @@ make_scratch
 trap clean_up EXIT
 trap 'exit 130' INT TERM HUP
 
-mkdir -p "$LOG" && : >"$GREEN" && : >"$FAILED" && : >"$MUSTER_SLURM_FAULTS" && chmod 666 "$MUSTER_SLURM_FAULTS" || exit 1
-[ -n "$no_install" ] || packages_install build cluster tests ${ci:+lint} ${long:+lint} >"$LOG/packages" 2>&1 {lock}<&- ||
+mkdir -p "$LOG" && : >"$GREEN" && : >"$FAILED" && : >"$MUSTER_SLURM_FAULTS" &&
+    chmod 666 "$MUSTER_SLURM_FAULTS" || exit 1
+[ -n "$no_install" ] || packages_install build cluster tests ${ci:+lint} ${long:+lint} \
+    >"$LOG/packages" 2>&1 {lock}<&- ||
     fail_early "install packages" "$LOG/packages"
 echo "building in $MUSTER_BUILD"
 (build) >"$LOG/build" 2>&1 </dev/null || fail_early build "$LOG/build"

@@ -1,11 +1,13 @@
 #!/usr/bin/env bats
 # SPDX-License-Identifier: Apache-2.0
-# The unit tests once more under sanitizers: no byte outside an object, no leak, no undefined behaviour.
+# The unit tests once more under sanitizers: no byte outside an object, no leak, no undefined
+# behaviour.
 # bats file_tags=ci
 
 load lib/sanitize
 
-# test_model_bits and test_ops_threads run what test_model and test_ops run, for many numbers of threads: minutes here.
+# test_model_bits and test_ops_threads run what test_model and test_ops run, for many numbers of
+# threads: minutes here.
 too_long="test_model_bits test_ops_threads"
 
 # Apart from the runs, so that each has the time of a test.
@@ -15,7 +17,8 @@ too_long="test_model_bits test_ops_threads"
 
 @test "addresses, leaks and undefined behaviour" {
     cd "$MUSTER_BUILD/sanitize-address"
-    mapfile -t names < <(find "$MUSTER_TOP/tests/unit" -name 'test_*.c' -printf '%f\n' | sed 's/\.c$//' |
+    mapfile -t names < \
+        <(find "$MUSTER_TOP/tests/unit" -name 'test_*.c' -printf '%f\n' | sed 's/\.c$//' |
         grep -v '^test_cuda_' | grep -vxF "${too_long// /$'\n'}")
     run_tests "${names[@]}"
     # A service that ends by one is replaced, and its test goes on.

@@ -5,28 +5,34 @@
 
 load lib/sanitize
 
-# OpenMP's library is not built for this sanitizer: without it, and only what makes threads of its own.
+# OpenMP's library is not built for this sanitizer: without it, and only what makes threads of its
+# own.
 threaded="test_prefetch test_log test_shard test_shard_write test_ckpt test_ckptd_writers test_flight"
 
 # `shim` is a make of its own: beside another one both would make the same libraries.
 @test "a build with the thread sanitizer" {
     # shellcheck disable=SC2046,SC2086
     build sanitize-thread thread muster-ckptd muster-train \
-        $(printf 'tests/unit/%s ' test_comm test_comm_failure test_trace test_ddp_zero $threaded) -- --disable-openmp
+        $(printf 'tests/unit/%s ' test_comm test_comm_failure test_trace test_ddp_zero $threaded) \
+        -- --disable-openmp
     build sanitize-thread thread shim -- --disable-openmp
 }
 
-# The communicator's threads and those that wait for them. It mostly waits, so the others run beside it; the deadlines of its
-# cases are those of a program that runs at full speed, so that here only what the sanitizer says counts, to the last case.
+# The communicator's threads and those that wait for them. It mostly waits, so the others run beside
+# it; the deadlines of its cases are those of a program that runs at full speed, so that here only
+# what the sanitizer says counts, to the last case.
 communicate() {
     local name
     for name in test_trace test_ddp_zero; do
-        timeout $((10 * HANG)) "tests/unit/$name" >"$name.out" 2>&1 </dev/null || tail -n 30 "$name.out"
+        timeout $((10 * HANG)) "tests/unit/$name" >"$name.out" 2>&1 </dev/null ||
+            tail -n 30 "$name.out"
     done
     for name in test_comm test_comm_failure; do
-        CMOCKA_MESSAGE_OUTPUT=TAP timeout $((10 * HANG)) "tests/unit/$name" >"$name.out" 2>&1 </dev/null || :
+        CMOCKA_MESSAGE_OUTPUT=TAP timeout $((10 * HANG)) "tests/unit/$name" >"$name.out" 2>&1 \
+            </dev/null || :
         grep -A 30 'Sanitizer:' "$name.out" || :
-        [ "$(grep -cE '^(not )?ok ' "$name.out")" -eq "$(sed -n 's/^1\.\.//p' "$name.out")" ] || return
+        [ "$(grep -cE '^(not )?ok ' "$name.out")" -eq "$(sed -n 's/^1\.\.//p' "$name.out")" ] ||
+            return
     done
 }
 
@@ -39,7 +45,8 @@ communicate() {
     ! grep -E 'Sanitizer:' -- *.out || false
 }
 
-# Each thread of a block is a fiber, and to switch between them orders nothing: only what the kernel waits for does.
+# Each thread of a block is a fiber, and to switch between them orders nothing: only what the kernel
+# waits for does.
 @test "data races of kernels on the host" {
     cd "$MUSTER_BUILD/sanitize-thread"
     kernels_are_clean
@@ -49,7 +56,8 @@ communicate() {
     told blocks-share ThreadSanitizer 'data race'
 }
 
-# Prefetch, communication, saver and service, with weights that come while layers are computed and statistics are written.
+# Prefetch, communication, saver and service, with weights that come while layers are computed and
+# statistics are written.
 @test "data races of whole runs that share the moments" {
     load small_run
     small_run_prepare

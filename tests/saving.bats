@@ -1,7 +1,8 @@
 #!/usr/bin/env bats
 # SPDX-License-Identifier: Apache-2.0
-# How training saves: through a service that outlives it, from one rank or several, in one file or many. Whichever process is killed
-# and whenever, the newest durable checkpoint is the last that was handed over whole, and the run ends with the undisturbed bits.
+# How training saves: through a service that outlives it, from one rank or several, in one file or
+# many. Whichever process is killed and whenever, the newest durable checkpoint is the last that was
+# handed over whole, and the run ends with the undisturbed bits.
 
 load small_run
 
@@ -58,7 +59,8 @@ slow_disk() {
     shift
     for pid; do
         kill -STOP "$pid" # it does nothing before it is slow
-        strace -f -p "$pid" -o /dev/null -e trace=fsync -e "inject=fsync:delay_enter=${seconds}s" 2>/dev/null 3>&- &
+        strace -f -p "$pid" -o /dev/null -e trace=fsync -e "inject=fsync:delay_enter=${seconds}s" \
+            2>/dev/null 3>&- &
         wait_for 10 traced "$pid"
         kill -CONT "$pid"
     done
@@ -79,7 +81,8 @@ slow_disk() {
         [ "$(find "$writers"/step-* -name 'model-*' | wc -l)" -gt 10 ]
         train_world 2 "$writers" --ckpt-writers all --shard-size 1MiB --keep-last 0
         same_state_as_whole "$writers"
-        # The last one has the state of the undisturbed run in other files; one rank alone goes on from an older one of them.
+        # The last one has the state of the undisturbed run in other files; one rank alone goes on
+        # from an older one of them.
         rm -r "$writers/step-00000100"
         train "$writers"
         same_as_whole "$writers"
@@ -126,7 +129,8 @@ END
 
 is_gone() { ! kill -0 "$1" 2>/dev/null; }
 
-# Kills all of PIDS once every rank's log has the words; then their services finish what they have, and are gone.
+# Kills all of PIDS once every rank's log has the words; then their services finish what they have,
+# and are gone.
 kill_at_words() {
     local services pid rank
     wait_log rank0.out "checkpoint: the service is pid"
@@ -157,8 +161,10 @@ kill_at_words() {
 large() {
     local dir=$1
     shift
-    ${REPLACE-} taskset -c 0 muster-train --data tokens.u16 --ckpt-dir "$dir" --layers 4 --width 512 --heads 4 --context 64 \
-        --vocabulary 64 --global-batch 8 --microbatch 4 --threads 1 --steps 6 --ckpt-every 2 --rdzv-timeout 20 \
+    ${REPLACE-} taskset -c 0 muster-train --data tokens.u16 --ckpt-dir "$dir" --layers 4 \
+        --width 512 --heads 4 --context 64 \
+        --vocabulary 64 --global-batch 8 --microbatch 4 --threads 1 --steps 6 --ckpt-every 2 \
+        --rdzv-timeout 20 \
         --collective-timeout 20 --log-level debug "$@"
 }
 
@@ -209,7 +215,8 @@ END
     wait $pid
     grep -q 'training waited [0-9.]* s for the save before' lapped.out
     # Without patience for that, a step goes unsaved instead.
-    REPLACE=exec train impatient --ckpt-every 2 --ckpt-slots 1 --steps 20 --collective-timeout 0.5 >impatient.out 2>&1 3>&- &
+    REPLACE=exec train impatient --ckpt-every 2 --ckpt-slots 1 --steps 20 --collective-timeout 0.5 \
+        >impatient.out 2>&1 3>&- &
     pid=$!
     slow_disk 0.2 "$(service_of $pid)"
     wait $pid
@@ -218,7 +225,8 @@ END
 }
 
 @test "the validation loss reaches the manifest, and the best checkpoints stay" {
-    train best --validation-data valid.u16 --validate-every 20 --ckpt-every 10 --keep-last 1 --keep-best 2 --learning-rate 0.05
+    train best --validation-data valid.u16 --validate-every 20 --ckpt-every 10 --keep-last 1 \
+        --keep-best 2 --learning-rate 0.05
     python3 - best <<'END'
 import glob, json, os, sys
 loss = {}

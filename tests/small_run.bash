@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-# For the bats files that train on this machine, without a launcher: a model so small that a hundred steps take a second, the
-# run of it that nobody disturbs, and local processes that meet in a folder.
+# For the bats files that train on this machine, without a launcher: a model so small that a hundred
+# steps take a second, the run of it that nobody disturbs, and local processes that meet in a
+# folder.
 # shellcheck shell=bash
 
 # shellcheck source=tests/lib/wait_for.bash
@@ -10,10 +11,13 @@ LOOK_EVERY=0.02
 # For setup_file: the environment and the data.
 small_run_prepare() {
     : "${MUSTER_TOP:=$BATS_TEST_DIRNAME/..}" "${MUSTER_BUILD:=$MUSTER_TOP/build}"
-    export MUSTER_TOP MUSTER_BUILD PATH=$MUSTER_BUILD:$PATH OMP_NUM_THREADS=1 OMP_WAIT_POLICY=passive
+    export MUSTER_TOP MUSTER_BUILD PATH=$MUSTER_BUILD:$PATH OMP_NUM_THREADS=1 \
+        OMP_WAIT_POLICY=passive
     unset "${!SLURM_@}" "${!PMIX_@}" "${!MUSTER_RDZV@}"
-    perl -e 'print pack("v", (7 * $_ + int($_ / 50)) % 64) for 0 .. 20000' >"$BATS_FILE_TMPDIR/tokens.u16"
-    perl -e 'print pack("v", (7 * $_ + int($_ / 50)) % 64) for 5000 .. 6000' >"$BATS_FILE_TMPDIR/valid.u16"
+    perl -e 'print pack("v", (7 * $_ + int($_ / 50)) % 64) for 0 .. 20000' \
+        >"$BATS_FILE_TMPDIR/tokens.u16"
+    perl -e 'print pack("v", (7 * $_ + int($_ / 50)) % 64) for 5000 .. 6000' \
+        >"$BATS_FILE_TMPDIR/valid.u16"
 }
 
 # For setup_file: these, and the undisturbed run in "whole".
@@ -22,21 +26,25 @@ small_run_begin() {
     cd "$BATS_FILE_TMPDIR" && train whole >whole.out 2>&1
 }
 
-# One rank of a training of the small model in directory $1. In the background with REPLACE=exec, so that $! is its pid.
+# One rank of a training of the small model in directory $1. In the background with REPLACE=exec, so
+# that $! is its pid.
 train() {
     local dir=$1
     shift
-    ${REPLACE-} muster-train --data tokens.u16 --ckpt-dir "$dir" --layers 2 --width 32 --heads 2 --context 32 --vocabulary 64 \
-        --global-batch 8 --microbatch 1 --learning-rate 0.01 --min-learning-rate 0.001 --warmup-steps 3 --threads 1 \
+    ${REPLACE-} muster-train --data tokens.u16 --ckpt-dir "$dir" --layers 2 --width 32 --heads 2 \
+        --context 32 --vocabulary 64 \
+        --global-batch 8 --microbatch 1 --learning-rate 0.01 --min-learning-rate 0.001 \
+        --warmup-steps 3 --threads 1 \
         --steps 100 --ckpt-every 20 --rdzv-timeout 20 --collective-timeout 20 "$@"
 }
 
-# slowly COMMAND…: one rank alone, or rank 0 of those that it starts, sleeps behind each step, so that a hundred of them take two
-# seconds on any machine: for a run that is interrupted.
+# slowly COMMAND…: one rank alone, or rank 0 of those that it starts, sleeps behind each step, so
+# that a hundred of them take two seconds on any machine: for a run that is interrupted.
 slowly() { STEP_MILLISECONDS=20 LD_PRELOAD=$MUSTER_BUILD/tests/tools/.libs/slow_steps.so "$@"; }
 
 
-# train_world N DIR OPTION…: N ranks on this machine; the status of rank 0, once all are gone. Their pids are in PIDS.
+# train_world N DIR OPTION…: N ranks on this machine; the status of rank 0, once all are gone. Their
+# pids are in PIDS.
 train_world() {
     start_world "$@"
     end_world
@@ -51,7 +59,8 @@ start_world() {
     rm -f rank*.out
     mkdir -p meet
     for ((rank = 0; rank < n; rank++)); do
-        RANK=$rank WORLD_SIZE=$n LOCAL_RANK=$((rank % per)) LOCAL_WORLD_SIZE=$per GROUP_RANK=$((rank / per)) \
+        RANK=$rank WORLD_SIZE=$n LOCAL_RANK=$((rank % per)) LOCAL_WORLD_SIZE=$per \
+            GROUP_RANK=$((rank / per)) \
             GROUP_WORLD_SIZE=$((n / per)) MUSTER_RDZV_DIR=meet MUSTER_RDZV_ID=$meeting \
             REPLACE=exec train "$@" >"rank$rank.out" 2>&1 3>&- &
         PIDS+=($!)
@@ -69,7 +78,8 @@ end_world() {
     return "${STATUSES[0]}"
 }
 
-# interrupt_worlds DIR OPTION…: four ranks with the options are stopped, and then three without them are killed.
+# interrupt_worlds DIR OPTION…: four ranks with the options are stopped, and then three without them
+# are killed.
 interrupt_worlds() {
     slowly start_world 4 "$@"
     wait_step "$1" 30

@@ -1,8 +1,9 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: Apache-2.0
-# tests/streak.sh [KIND…]: runs the tests of HEAD for each KIND in a fresh clone with an empty environment, and writes a line for
-# each run to tests/streak.tsv: when, which commit, KIND, seconds, and the run's last line. Without a KIND it tells what is still to
-# be run until the suite has proved itself: a failure starts the count again.
+# tests/streak.sh [KIND…]: runs the tests of HEAD for each KIND in a fresh clone with an empty
+# environment, and writes a line for each run to tests/streak.tsv: when, which commit, KIND,
+# seconds, and the run's last line. Without a KIND it tells what is still to be run until the suite
+# has proved itself: a failure starts the count again.
 #   quiet     nothing else runs on this machine
 #   load      beside stress-ng --cpu 4
 #   one-core  on one CPU: the first that this script may use
@@ -23,7 +24,8 @@ tell() {
         awk -F '\t' -v kind="$kind" -v wanted="${WANTED[$kind]}" '
             $5 !~ / 0 failed/ { count = 0; next }
             $3 == kind { count++ }
-            END { printf "%-9s %d of %d\n", kind, count, wanted; exit count < wanted }' "$LEDGER" || left=1
+            END { printf "%-9s %d of %d\n", kind, count, wanted;
+                  exit count < wanted }' "$LEDGER" || left=1
     done
     return $left
 }
@@ -41,8 +43,10 @@ clone_for() {
 run_kind() {
     local kind=$1 clone load='' began=$SECONDS commit words last
     commit=$(git rev-parse --short HEAD)
-    clone=$(clone_for "$kind") && git clone -q . "$clone" && chmod 755 "$clone" || return # for the tests' users
-    words=(env -i PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin HOME="$HOME" "$clone/tests/run.sh")
+    # for the tests' users
+    clone=$(clone_for "$kind") && git clone -q . "$clone" && chmod 755 "$clone" || return
+    words=(env -i PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin HOME="$HOME"
+        "$clone/tests/run.sh")
     case $kind in
     load) stress-ng --quiet --cpu 4 & load=$! ;;
     one-core) words=(taskset -c "$(taskset -cp $$ | sed 's/.*: //; s/[,-].*//')" "${words[@]}") ;;
@@ -52,13 +56,16 @@ run_kind() {
     "${words[@]}" </dev/null >"$clone.log" 2>&1
     last=$(tail -n 1 "$clone.log")
     [ -z "$load" ] || kill "$load"
-    printf '%(%F %H:%M)T\t%s\t%s\t%d\t%s\n' -1 "$commit" "$kind" $((SECONDS - began)) "$last" | tee -a "$LEDGER"
+    printf '%(%F %H:%M)T\t%s\t%s\t%d\t%s\n' -1 "$commit" "$kind" $((SECONDS - began)) "$last" |
+        tee -a "$LEDGER"
     [[ $last = *' 0 failed'* ]] || { echo "streak.sh: see $clone.log" >&2; return 1; }
     rm -rf "$clone" "$clone.log"
 }
 
 for kind; do
-    [ -n "${WANTED[$kind]-}" ] || { echo "streak.sh: no such kind as '$kind': give ${KINDS[*]}" >&2; exit 2; }
+    [ -n "${WANTED[$kind]-}" ] || {
+        echo "streak.sh: no such kind as '$kind': give ${KINDS[*]}" >&2; exit 2
+    }
 done
 if [[ " $* " = *' load '* ]] && ! command -v stress-ng >/dev/null; then
     echo "streak.sh: load needs stress-ng: apt-get install stress-ng" >&2

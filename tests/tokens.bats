@@ -1,6 +1,7 @@
 #!/usr/bin/env bats
 # SPDX-License-Identifier: Apache-2.0
-# muster-tokens: what it writes is the text, whole or not at all, and bad input has its line and status.
+# muster-tokens: what it writes is the text, whole or not at all, and bad input has its line and
+# status.
 
 setup() {
     : "${MUSTER_TOP:=$BATS_TEST_DIRNAME/..}" "${MUSTER_BUILD:=$MUSTER_TOP/build}"
@@ -12,7 +13,10 @@ setup() {
 header() { od -A n -t d4 -N 12 -w12 "$1" | xargs; }
 
 # text FILE: its tokens as bytes; fails if one is above 255.
-text() { tail -c +1025 "$1" | perl -0777 -ne 'my @t = unpack "v*"; die if grep { $_ > 255 } @t; print pack "C*", @t'; }
+text() {
+    tail -c +1025 "$1" | perl -0777 \
+        -ne 'my @t = unpack "v*"; die if grep { $_ > 255 } @t; print pack "C*", @t'
+}
 
 # complains STATUS WORDS ARGS…: one line with these words, that status, and nothing left behind.
 complains() {
@@ -32,7 +36,8 @@ complains() {
     seq 1 50000 >numbers
     run "$tokens" -o out.bin all numbers
     [ "$status" -eq 0 ]
-    [ "$output" = "muster-tokens: $(cat all numbers | wc -c) tokens in out.bin (bytes: vocabulary 256)" ]
+    [ "$output" \
+        = "muster-tokens: $(cat all numbers | wc -c) tokens in out.bin (bytes: vocabulary 256)" ]
     [ "$(header out.bin)" = "20240520 1 $(cat all numbers | wc -c)" ]
     [ "$(stat -c %s out.bin)" -eq $((1024 + 2 * $(cat all numbers | wc -c))) ]
     cmp <(text out.bin) <(cat all numbers)
@@ -119,7 +124,8 @@ complains() {
     [[ $output = *"couldn't write out.bin: File too large"* ]]
     [ "$(ls -A)" = numbers ]
     [ "$(id -u)" = 0 ] && unshare -m true 2>/dev/null || skip "a disk to fill needs root"
-    run unshare -m bash -c 'mkdir disk && mount -t tmpfs -o size=64k none disk && "$0" -o disk/out.bin numbers; s=$?
+    run unshare -m bash \
+        -c 'mkdir disk && mount -t tmpfs -o size=64k none disk && "$0" -o disk/out.bin numbers; s=$?
         ls -A disk; exit $s' "$tokens"
     echo "$output"
     [ "$status" -eq 69 ]

@@ -1,6 +1,7 @@
 #!/usr/bin/env bats
 # SPDX-License-Identifier: Apache-2.0
-# --trace: one file with all ranks' spans on one time axis, whenever the run ends in order; and what metrics say of communication.
+# --trace: one file with all ranks' spans on one time axis, whenever the run ends in order; and what
+# metrics say of communication.
 
 load small_run
 
@@ -13,7 +14,8 @@ check_trace() { python3 "$MUSTER_TOP/tests/tools/check_trace.py" "$@"; }
 
 @test "three ranks, two slots and buckets each: every span is there, nested, and in time" {
     valid=(--validation-data valid.u16 --validate-every 2)
-    train_world 3 traced --steps 6 --width 128 --context 64 --vocabulary 8192 --bucket-mb 1 --ckpt-every 2 \
+    train_world 3 traced --steps 6 --width 128 --context 64 --vocabulary 8192 --bucket-mb 1 \
+        --ckpt-every 2 \
         --trace traced.json --trace-steps 2-5 "${valid[@]}"
     check_trace traced.json 3 2 5 8 several
     grep -q 'steps 2 to 5 are in traced.json, [0-9]* spans' rank0.out
@@ -24,10 +26,11 @@ check_trace() { python3 "$MUSTER_TOP/tests/tools/check_trace.py" "$@"; }
     python3 - <<'END'
 import json
 lines = {l["step"]: l for l in map(json.loads, open("traced/metrics-0.jsonl")) if "loss" in l}
-# How far they are apart; below 1 is near enough. A process that the machine holds up between two looks at the clock is so in
-# single steps, so it has to be near in three of the four.
+# How far they are apart; below 1 is near enough. A process that the machine holds up between two
+# looks at the clock is so in single steps, so it has to be near in three of the four.
 apart = {"step": [], "busy": [], "waited": []}
-spans = [e for e in json.load(open("traced.json"))["traceEvents"] if e["ph"] == "X" and e["pid"] == 0]
+spans = [e for e in json.load(open("traced.json"))["traceEvents"]
+         if e["ph"] == "X" and e["pid"] == 0]
 for step in 2, 3, 4, 5:
     whole = next(e for e in spans if e["name"] == f"step {step}")
     inside = [e for e in spans if e["args"]["step"] == step and e["ts"] >= whole["ts"]
@@ -35,7 +38,8 @@ for step in 2, 3, 4, 5:
     busy = sum(e["dur"] for e in inside if e["tid"] == 1) / 1e3
     waited = sum(e["dur"] for e in inside if e["name"] == "wait") / 1e3
     line = lines[step]
-    print(step, line["milliseconds"], whole["dur"] / 1e3, "communication", line["communication_milliseconds"], busy,
+    print(step, line["milliseconds"], whole["dur"] / 1e3, "communication",
+          line["communication_milliseconds"], busy,
           "exposed", line["exposed_milliseconds"], waited)
     apart["step"].append(abs(line["milliseconds"] - whole["dur"] / 1e3))
     told = line["communication_milliseconds"]
@@ -72,8 +76,10 @@ END
         export WORLD_SIZE=2 LOCAL_WORLD_SIZE=2 MUSTER_RDZV_DIR=meet MUSTER_RDZV_ID=$$-$EPOCHREALTIME
         mkdir -p meet
         for rank in 0 1; do
-            RANK=$rank LOCAL_RANK=$rank muster-train --data tokens.u16 --layers 2 --width 128 --heads 2 --context 64 \
-                --vocabulary 8192 --global-batch 8 --microbatch 1 --threads 1 --steps 4 --bucket-mb 1 --comm "$mode" \
+            RANK=$rank LOCAL_RANK=$rank muster-train --data tokens.u16 --layers 2 --width 128 \
+                --heads 2 --context 64 \
+                --vocabulary 8192 --global-batch 8 --microbatch 1 --threads 1 --steps 4 \
+                --bucket-mb 1 --comm "$mode" \
                 --trace "$mode.json" "$@" >"$mode$rank.out" 2>&1 3>&- &
             pids+=($!)
         done
@@ -93,11 +99,14 @@ ready = collections.Counter((e["pid"], e["args"]["step"], e["name"]) for e in sp
     if e["name"].startswith("ready: bucket"))
 steps, buckets = range(1, 5), {name.split()[-1] for _, _, name in ready}
 assert len(buckets) > 2 and len(compute) == 2 * 4 * 4 * (2 + 2 * 4), (buckets, len(compute))
-assert all(ready[rank, step, f"ready: bucket {k}"] == 1 for rank in (0, 1) for step in steps for k in buckets), ready
-moved = {e["name"] for e in spans["none"] if e["tid"] == 1 and e["args"].get("bytes") and "bucket" in e["name"]}
+assert all(ready[rank, step, f"ready: bucket {k}"] == 1
+           for rank in (0, 1) for step in steps for k in buckets), ready
+moved = {e["name"] for e in spans["none"]
+         if e["tid"] == 1 and e["args"].get("bytes") and "bucket" in e["name"]}
 assert not moved, moved
 # Something is ready before the last layer is done.
-first = next(e for e in spans["none"] if e["name"] == "ready: bucket 0" and e["pid"] == 0 and e["args"]["step"] == 2)
+first = next(e for e in spans["none"] if e["name"] == "ready: bucket 0"
+             and e["pid"] == 0 and e["args"]["step"] == 2)
 last = max(e["ts"] for e in compute if e["pid"] == 0 and e["args"]["step"] == 2)
 assert first["args"]["ready"] < last, (first, last)
 assert not any(e["name"].startswith(("backward", "forward")) for e in spans["replay"])
@@ -112,17 +121,21 @@ sys.dont_write_bytecode = True
 sys.path.insert(0, os.environ["MUSTER_TOP"] + "/bench")
 from overlap_trace import Bound, Trace
 bound = Bound([Trace("none.json")], [Trace("replay.json")])
-assert len(bound.times) == len(bound.ready) == len(buckets) and min(bound.times.values()) >= 0, bound.times
-assert 0 < min(bound.ready.values()) < bound.computing < bound.step and bound.communicating > 0 and bound.behind > 0, vars(bound)
+assert len(bound.times) == len(bound.ready) == len(buckets) \
+    and min(bound.times.values()) >= 0, bound.times
+assert 0 < min(bound.ready.values()) < bound.computing < bound.step \
+    and bound.communicating > 0 and bound.behind > 0, vars(bound)
 END
     done
-    fails 2 "--comm none measures a step and trains no model, so there is nothing for --ckpt-dir" train kept --comm none
+    fails 2 "--comm none measures a step and trains no model, so there is nothing for --ckpt-dir" \
+        train kept --comm none
     # Ranks of which only one computes would spoil each other's sums.
     export WORLD_SIZE=2 LOCAL_WORLD_SIZE=2 MUSTER_RDZV_DIR=meet MUSTER_RDZV_ID=$$-$EPOCHREALTIME
     small=(--data tokens.u16 --layers 1 --width 64 --heads 2
         --context 64 --vocabulary 64 --global-batch 8 --microbatch 1 --threads 1)
     RANK=1 LOCAL_RANK=1 muster-train "${small[@]}" --comm replay >apart1.out 2>&1 3>&- &
-    RANK=0 LOCAL_RANK=0 fails 2 "--comm is 0 on rank 0 and 2 on rank 1" muster-train "${small[@]}" --check-replicas 0
+    RANK=0 LOCAL_RANK=0 fails 2 "--comm is 0 on rank 0 and 2 on rank 1" muster-train "${small[@]}" \
+        --check-replicas 0
     wait $! && return 1 || [ $? -eq 2 ]
 }
 
@@ -130,12 +143,14 @@ END
     export WORLD_SIZE=2 LOCAL_WORLD_SIZE=2 MUSTER_RDZV_DIR=meet MUSTER_RDZV_ID=$$-$EPOCHREALTIME
     mkdir -p meet
     RANK=1 LOCAL_RANK=1 train apart --trace apart.json --trace-steps 2-3 >apart1.out 2>&1 3>&- &
-    RANK=0 LOCAL_RANK=0 fails 2 "rank 1 has another --trace or --trace-steps than rank 0" train apart --trace apart.json
+    RANK=0 LOCAL_RANK=0 fails 2 "rank 1 has another --trace or --trace-steps than rank 0" train \
+        apart --trace apart.json
     wait $! && return 1 || [ $? -eq 2 ]
 }
 
 @test "what can't be is an error at once, and a full disk costs the trace only" {
-    fails 2 "trace: couldn't create nowhere/t.json.part: No such file" train wrong --trace nowhere/t.json
+    fails 2 "trace: couldn't create nowhere/t.json.part: No such file" train wrong \
+        --trace nowhere/t.json
     fails 2 '--trace-steps 3-5 has no file' train wrong --trace-steps 3-5
     fails 2 '--trace-steps "5-3" is no range' train wrong --trace t.json --trace-steps 5-3
     [ ! -e t.json.part ]
@@ -145,7 +160,8 @@ END
     [ ! -e early.json.part ]
     ln -s /dev/full full.json.part
     train full --steps 3 --trace full.json >full.out 2>&1
-    grep -q "trace: couldn't write full.json: No space left on device; the training goes on" full.out
+    grep -q "trace: couldn't write full.json: No space left on device; the training goes on" \
+        full.out
     [ ! -e full.json ]
 }
 
@@ -155,26 +171,33 @@ END
     run muster-curve --scaling --bars --skip 5 --json scaling.json --plot scaling.svg scale1 scale2
     echo "$output"
     [ "$status" -eq 0 ]
-    [[ ${lines[1]} =~ ^' '+1\ +[0-9]+\ +1\.00\ +100\.0% && ${lines[2]} =~ ^' '+2' ' && ${lines[4]} = *' 100.0%' ]]
+    [[ ${lines[1]} =~ ^' '+1\ +[0-9]+\ +1\.00\ +100\.0% && ${lines[2]} =~ ^' '+2' ' &&
+        ${lines[4]} = *' 100.0%' ]]
     python3 -c 'import json; r = json.load(open("scaling.json"))["runs"]
 assert [(x["ranks"], x["steps"]) for x in r] == [(1, 15), (2, 15)]
 assert r[0]["efficiency"] == 1 and r[1]["communication_milliseconds"] > 0'
-    fails 65 "scale2: scaling: metrics-0.jsonl has 20 steps with all numbers, of which the first 20" \
+    fails 65 \
+        "scale2: scaling: metrics-0.jsonl has 20 steps with all numbers, of which the first 20" \
         muster-curve --scaling --skip 20 scale2
     fails 65 "couldn't open the folder nowhere" muster-curve --scaling scale1 nowhere
-    fails 1 "couldn't write nowhere/x.json: No such file" muster-curve --scaling --json nowhere/x.json scale1
-    fails 1 "couldn't write nowhere/x.svg: No such file" muster-curve --scaling --plot nowhere/x.svg scale1
-    fails 69 "couldn't write /dev/full: No space left" muster-curve --scaling --plot /dev/full scale1
+    fails 1 "couldn't write nowhere/x.json: No such file" muster-curve --scaling \
+        --json nowhere/x.json scale1
+    fails 1 "couldn't write nowhere/x.svg: No such file" muster-curve --scaling \
+        --plot nowhere/x.svg scale1
+    fails 69 "couldn't write /dev/full: No space left" muster-curve --scaling --plot /dev/full \
+        scale1
     # The points lie where the numbers say.
     python3 - <<'END'
 import json, xml.etree.ElementTree as tree
 svg = tree.parse("scaling.svg").getroot()
-points = [(float(c.get("cx")), float(c.get("cy"))) for c in svg.iter("{http://www.w3.org/2000/svg}circle")]
+points = [(float(c.get("cx")), float(c.get("cy")))
+          for c in svg.iter("{http://www.w3.org/2000/svg}circle")]
 runs = json.load(open("scaling.json"))["runs"]
 top = max(2, *(run["speedup"] for run in runs))
 assert len(points) == 2
 for (x, y), run in zip(points, runs):
-    assert abs(x - (60 + run["ranks"] / 2 * 540)) < 0.1 and abs(y - (370 - run["speedup"] / top * 340)) < 0.1, (points, runs)
+    assert abs(x - (60 + run["ranks"] / 2 * 540)) < 0.1 \
+        and abs(y - (370 - run["speedup"] / top * 340)) < 0.1, (points, runs)
 END
     fails 2 "give one checkpoint directory" muster-curve scale1 scale2
     fails 2 "--json, --plot and --bars go with --scaling" muster-curve --bars scale1

@@ -1,7 +1,8 @@
 #!/usr/bin/env bats
 # SPDX-License-Identifier: Apache-2.0
-# muster-train on one machine: a world of one, and several local processes that meet in a folder. What is compared is the
-# final checkpoint's hashes and the merged loss curve: an interrupted run must equal the undisturbed one bit for bit.
+# muster-train on one machine: a world of one, and several local processes that meet in a folder.
+# What is compared is the final checkpoint's hashes and the merged loss curve: an interrupted run
+# must equal the undisturbed one bit for bit.
 
 load small_run
 
@@ -51,29 +52,34 @@ setup() { cd "$BATS_FILE_TMPDIR" || return; }
 
 @test "three attempts of a job without progress: the fourth ends with 1 and says why" {
     local attempt pid
-    export SLURM_JOB_ID=77 SLURM_STEP_ID=0 SLURM_PROCID=0 SLURM_STEP_NUM_TASKS=1 SLURM_STEP_TASKS_PER_NODE=1 \
+    export SLURM_JOB_ID=77 SLURM_STEP_ID=0 SLURM_PROCID=0 SLURM_STEP_NUM_TASKS=1 \
+        SLURM_STEP_TASKS_PER_NODE=1 \
         SLURM_CLUSTER_NAME=none SLURMD_NODENAME=n1 MUSTER_ATTEMPT=0
     for attempt in 0 1 2; do
-        SLURM_RESTART_COUNT=$attempt REPLACE=exec train loop --steps 100000 --ckpt-every 0 >loop.out 2>&1 3>&- &
+        SLURM_RESTART_COUNT=$attempt REPLACE=exec train loop --steps 100000 --ckpt-every 0 \
+            >loop.out 2>&1 3>&- &
         pid=$!
         wait_for_lines 3 loop/metrics-$attempt.jsonl
         kill -9 $pid
         wait $pid || :
     done
     export SLURM_RESTART_COUNT=3
-    fails 1 "crash loop: the last 3 attempts of job 77 brought no newer checkpoint" train loop --steps 100000
+    fails 1 "crash loop: the last 3 attempts of job 77 brought no newer checkpoint" train loop \
+        --steps 100000
     export SLURM_JOB_ID=78 SLURM_RESTART_COUNT=0 # somebody has mended it and submits it anew
     train loop --steps 3
 }
 
 @test "three attempts that hang until their time is over are a crash loop; three tries in one attempt are not" {
     local attempt pid now=$EPOCHSECONDS
-    export SLURM_JOB_ID=79 SLURM_STEP_ID=0 SLURM_PROCID=0 SLURM_STEP_NUM_TASKS=1 SLURM_STEP_TASKS_PER_NODE=1 \
+    export SLURM_JOB_ID=79 SLURM_STEP_ID=0 SLURM_PROCID=0 SLURM_STEP_NUM_TASKS=1 \
+        SLURM_STEP_TASKS_PER_NODE=1 \
         SLURM_CLUSTER_NAME=none SLURMD_NODENAME=n1 MUSTER_ATTEMPT=0 SLURM_RESTART_COUNT=0
     mkdir hang
     for attempt in 0 1 2; do
         printf '{"event":"%s","time":%d,"cluster":"none","job":79,"attempt":%d,"step":-1,%s}\n' \
-            start $((now + 100 * attempt)) $attempt "\"world_size\":1,\"nodes\":\"n1\",\"limit\":$((now + 100 * attempt + 60)).0" \
+            start $((now + 100 * attempt)) $attempt \
+            "\"world_size\":1,\"nodes\":\"n1\",\"limit\":$((now + 100 * attempt + 60)).0" \
             notice $((now + 100 * attempt + 60)) $attempt '"why":"SIGTERM"'
     done >hang/attempts.jsonl
     SLURM_RESTART_COUNT=3 fails 1 \
@@ -86,7 +92,8 @@ setup() { cd "$BATS_FILE_TMPDIR" || return; }
     SLURM_RESTART_COUNT=3 train early --steps 3
     # By hand, in an allocation whose time is known.
     for attempt in 1 2 3; do
-        SLURM_JOB_END_TIME=$((now + 3600)) REPLACE=exec train tries --steps 100000 --ckpt-every 0 >tries.out 2>&1 3>&- &
+        SLURM_JOB_END_TIME=$((now + 3600)) REPLACE=exec train tries --steps 100000 --ckpt-every 0 \
+            >tries.out 2>&1 3>&- &
         pid=$!
         wait_for_lines 3 tries/metrics-$((attempt - 1)).jsonl
         kill -9 $pid
@@ -102,8 +109,10 @@ setup() { cd "$BATS_FILE_TMPDIR" || return; }
         train_world $n "world$n" >"world$n.out" || { cat "world$n.out"; return 1; }
         same_as_whole "world$n"
     done
-    # 8 slots on 3 ranks are 3, 3, 2, in 2 pieces, 2 and 1; on 5 ranks 2, 2, 2, 1, 1, in one piece, 1, 1, 1, 1.
-    grep -q '  shares  *some ranks have 3 slots, some 2: 12.5% longer than an even share; ' world3.out
+    # 8 slots on 3 ranks are 3, 3, 2, in 2 pieces, 2 and 1; on 5 ranks 2, 2, 2, 1, 1, in one piece,
+    # 1, 1, 1, 1.
+    grep -q '  shares  *some ranks have 3 slots, some 2: 12.5% longer than an even share; ' \
+        world3.out
     [ "$(grep -c '^step .*  uneven +12.5%  sent [0-9.]* MB +[0-9.]*%$' world3.out)" -eq 100 ]
     [ "$(grep -c '"uneven": 0.1250, "sent_bytes": ' world3/metrics-0.jsonl)" -eq 100 ]
     [ "$(grep -c '^step .*  uneven +25%$' world5.out)" -eq 100 ]
@@ -129,7 +138,8 @@ setup() { cd "$BATS_FILE_TMPDIR" || return; }
 }
 
 @test "threads, bucket size and read-only options change no bit" {
-    train operation --threads 3 --bucket-mb 1 --ckpt-every 0 --validation-data valid.u16 --validate-every 50
+    train operation --threads 3 --bucket-mb 1 --ckpt-every 0 --validation-data valid.u16 \
+        --validate-every 50
     diff <(hashes whole/step-00000100) <(hashes operation/step-00000100)
 }
 
@@ -137,7 +147,8 @@ setup() { cd "$BATS_FILE_TMPDIR" || return; }
     local pid
     train validated --validation-data valid.u16 --validate-every 10
     [ "$(muster-curve validated | awk 'NF == 7' | wc -l)" -eq 10 ]
-    REPLACE=exec slowly train revalidated --validation-data valid.u16 --validate-every 10 >revalidated.out 2>&1 3>&- &
+    REPLACE=exec slowly train revalidated --validation-data valid.u16 --validate-every 10 \
+        >revalidated.out 2>&1 3>&- &
     pid=$!
     wait_step revalidated 25
     kill $pid
@@ -157,7 +168,8 @@ setup() { cd "$BATS_FILE_TMPDIR" || return; }
     grep -Eq 'checkpoint: one every [0-9]+ s from now on' auto.err
     same_as_whole auto
     # What each has cost is in the metrics, which are a curve all the same.
-    [ "$(grep -c '"checkpoint": {"stall": ' auto/metrics-0.jsonl)" -eq "$(saved_steps auto | wc -l)" ]
+    [ "$(grep -c '"checkpoint": {"stall": ' auto/metrics-0.jsonl)" \
+        -eq "$(saved_steps auto | wc -l)" ]
     train never --ckpt-every 0
     [ "$(saved_steps never)" = 100 ]
 }
@@ -179,7 +191,8 @@ setup() { cd "$BATS_FILE_TMPDIR" || return; }
     fails 2 "--data" train other --data other.u16
     fails 2 "--change steps" train other --steps 104
     train other --steps 104 --change steps
-    python3 -c 'import json; c = json.load(open("other/step-00000104/manifest.json"))["config"]["changes"]
+    python3 -c \
+        'import json; c = json.load(open("other/step-00000104/manifest.json"))["config"]["changes"]
 assert c == [{"step": 100, "name": "steps", "from": "100", "to": "104"}], c'
     mv tokens.u16 moved.u16
     run train other --steps 104 --data moved.u16
@@ -187,7 +200,8 @@ assert c == [{"step": 100, "name": "steps", "from": "100", "to": "104"}], c'
     [ "$status" -eq 0 ]
 }
 
-# The bytes of the tensors of a checkpoint's only model file, by name, as little-endian words of WIDTH bits in hexadecimal.
+# The bytes of the tensors of a checkpoint's only model file, by name, as little-endian words of
+# WIDTH bits in hexadecimal.
 model_words() {
     python3 - "$1"/model-00001-of-00001.safetensors "$2" <<'END'
 import json, struct, sys
@@ -204,7 +218,8 @@ END
     local still=(--learning-rate 0 --min-learning-rate 0 --steps 1)
     for type in F32 BF16 F16; do
         "$MUSTER_BUILD/tests/tools/ckpt_import" whole 100 "imported$type" $type
-        fails 2 "--layers is 3, but the imported model in this --ckpt-dir has 2" train "imported$type" --layers 3
+        fails 2 "--layers is 3, but the imported model in this --ckpt-dir has 2" train \
+            "imported$type" --layers 3
         train "imported$type" "${still[@]}" --seed 77 --keep-last 0 >imported.out 2>&1
         grep -q 'begins with the imported model' imported.out
         grep -q '^step 1/1 ' imported.out
@@ -216,11 +231,13 @@ END
     model_words importedBF16/step-00000000 16 | cmp - halves
     sed -E 's/ (.{4})/ \10000/g' halves >wide
     model_words importedBF16/step-00000001 32 | cmp - wide
-    python3 - <(model_words importedF16/step-00000000 16) <(model_words importedF16/step-00000001 32) <<'END'
+    python3 - <(model_words importedF16/step-00000000 16) \
+        <(model_words importedF16/step-00000001 32) <<'END'
 import struct, sys
 for a, b in zip(*(open(f) for f in sys.argv[1:])):
     for half, word in zip(a.split()[1:], b.split()[1:]):
-        assert struct.unpack(">e", bytes.fromhex(half)) == struct.unpack(">f", bytes.fromhex(word)), (half, word)
+        assert struct.unpack(">e", bytes.fromhex(half)) == \
+            struct.unpack(">f", bytes.fromhex(word)), (half, word)
 END
     # The moments began at zero: after one step m is 0.1 g and v is 0.05 g².
     python3 - importedF32/step-00000001/optimizer-00001-of-00001.safetensors <<'END'
@@ -232,7 +249,8 @@ m, v = (array.array("f", b[slice(*(8 + h + x for x in t[k]["data_offsets"]))]) f
 assert max(m) > 1e-4 and all(abs(x * x - 0.2 * y) <= 1e-5 * y + 1e-30 for x, y in zip(m, v))
 END
     # From then on it is a run like any other.
-    train importedF32 --steps 3 --seed 77 --change steps,learning-rate,min-learning-rate >>imported.out 2>&1
+    train importedF32 --steps 3 --seed 77 --change steps,learning-rate,min-learning-rate \
+        >>imported.out 2>&1
     grep -q 'step 1 from' imported.out
 }
 
@@ -243,17 +261,20 @@ END
 
 @test "other numerics are named and recorded, or refused" {
     cp -r whole numerics
-    fails 65 "isa was" train numerics --steps 102 --change steps --cpu-isa default --require-identical
+    fails 65 "isa was" train numerics --steps 102 --change steps --cpu-isa default \
+        --require-identical
     run train numerics --steps 102 --change steps --cpu-isa default
     echo "$output"
     [ "$status" -eq 0 ]
     [[ $output = *"isa was "*", now default"* ]]
-    python3 -c 'import json; c = json.load(open("numerics/step-00000102/manifest.json"))["config"]["changes"]
+    python3 -c 'import json
+c = json.load(open("numerics/step-00000102/manifest.json"))["config"]["changes"]
 assert [x["name"] for x in c][-1] == "isa", c'
 }
 
 @test "a loss that is not finite ends the run with its step and tensor, and nothing of it is saved" {
-    local wild=(--learning-rate 1000 --min-learning-rate 1000 --weight-decay 1000 --clip 0 --warmup-steps 0)
+    local wild=(--learning-rate 1000 --min-learning-rate 1000 --weight-decay 1000 --clip 0
+        --warmup-steps 0)
     fails 1 "not finite: " train wild "${wild[@]}" --ckpt-every 1
     grep -Eq 'step [0-9]+: not finite: .*first in the' <<<"$output"
     local last
@@ -286,15 +307,19 @@ assert [x["name"] for x in c][-1] == "isa", c'
     tail -c +10001 tokens.u16 | head -c 3000 >part-2.u16
     tail -c +13001 tokens.u16 >part-3.u16
     split -b 1000 valid.u16 --additional-suffix .u16 valid-
-    fails 65 "valid-ac.u16: its 1 tokens are too few" train shards --data 'part-*.u16' --validation-data 'valid-*.u16' \
+    fails 65 "valid-ac.u16: its 1 tokens are too few" train shards --data 'part-*.u16' \
+        --validation-data 'valid-*.u16' \
         --validate-every 20
     rm -r valid-ac.u16 shards
-    train shards --data 'part-*.u16' --steps 20 --validation-data 'valid-*.u16' --validate-every 20 --decay-steps 20 >shards.out
+    train shards --data 'part-*.u16' --steps 20 --validation-data 'valid-*.u16' \
+        --validate-every 20 --decay-steps 20 >shards.out
     grep -q ' samples in 3 files, ' shards.out
     train_world 4 listed --data part-3.u16,part-1.u16,part-2.u16 --steps 10 --decay-steps 20
-    train_world 2 listed --data 'part-[23].u16,part-1.u16' --steps 20 --decay-steps 20 --change steps
+    train_world 2 listed --data 'part-[23].u16,part-1.u16' --steps 20 --decay-steps 20 \
+        --change steps
     diff <(hashes shards/step-00000020) <(hashes listed/step-00000020)
-    fails 2 "in quotes" train listed --data part-1.u16 part-2.u16 part-3.u16 --steps 30 --change steps
+    fails 2 "in quotes" train listed --data part-1.u16 part-2.u16 part-3.u16 --steps 30 \
+        --change steps
     fails 2 "--data has the identity" train listed --data 'part-[12].u16'
     fails 65 "parts-*: no file has a name like that" train listed --data 'parts-*' --steps 30
     perl -e 'print pack("v", 99) x 300' >part-4.u16
@@ -331,7 +356,8 @@ assert [x["name"] for x in c][-1] == "isa", c'
 
 @test "a rank that never starts is named within the deadline" {
     mkdir -p meet
-    export RANK=0 WORLD_SIZE=2 LOCAL_RANK=0 LOCAL_WORLD_SIZE=2 MUSTER_RDZV_DIR=meet MUSTER_RDZV_ID=absent-$$
+    export RANK=0 WORLD_SIZE=2 LOCAL_RANK=0 LOCAL_WORLD_SIZE=2 MUSTER_RDZV_DIR=meet \
+        MUSTER_RDZV_ID=absent-$$
     local began=$SECONDS
     fails 69 "rank 1" train absent --rdzv-timeout 2
     [ $((SECONDS - began)) -le 10 ]
@@ -352,7 +378,8 @@ assert [x["name"] for x in c][-1] == "isa", c'
 @test "a damaged checkpoint is set aside and the one before is used" {
     cp -r whole damaged
     rm -r damaged/step-00000100
-    printf x | dd of=damaged/step-00000080/"$(cd whole/step-00000080 && ls model-*.safetensors)" bs=1 seek=5000 conv=notrunc
+    printf x | dd of=damaged/step-00000080/"$(cd whole/step-00000080 && ls model-*.safetensors)" \
+        bs=1 seek=5000 conv=notrunc
     run train damaged
     echo "$output"
     [ "$status" -eq 0 ]
@@ -374,7 +401,9 @@ assert [x["name"] for x in c][-1] == "isa", c'
 @test "a disk that is full in mid-run is reported, and training goes on" {
     [ "$(id -u)" = 0 ] || skip "mounting a small file system needs root"
     mkdir -p disk
-    run unshare -m bash -c "$(declare -f train wait_for wait_log has_words); mount -t tmpfs -o size=6m none disk || exit 99
+    run unshare -m \
+        bash -c "$(declare -f train wait_for wait_log \
+        has_words); mount -t tmpfs -o size=6m none disk || exit 99
         train disk/run --steps 1500 --ckpt-every 50 --keep-last 1 >disk.out 2>&1 3>&- & pid=\$!
         wait_log disk.out 'step [0-9]* is durable'
         cat /dev/zero >disk/filler 2>/dev/null
@@ -413,7 +442,8 @@ assert [x["name"] for x in c][-1] == "isa", c'
     local words status
     mkdir -m 700 service
     muster-ckptd --socket service/ckptd.sock --allow-root --detach
-    for words in "muster-curve whole" "muster-ckpt ls whole" "muster-ckpt show whole --json" "muster-ckpt history whole" \
+    for words in "muster-curve whole" "muster-ckpt ls whole" "muster-ckpt show whole --json" \
+        "muster-ckpt history whole" \
         "muster-rdzv" "muster-rdzv --json" "muster-doctor --list" \
         "muster-where whole" "muster-ckptd --status service/ckptd.sock"; do
         status=0

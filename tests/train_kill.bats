@@ -1,8 +1,8 @@
 #!/usr/bin/env bats
 # SPDX-License-Identifier: Apache-2.0
-# The real thing, killed: muster-train, its service, or both, at random moments; with each call of the service failing; with
-# the power cut. Every attempt goes on from the last step that was told to be durable or a newer one, and the end is bit for
-# bit that of the run that nobody disturbed.
+# The real thing, killed: muster-train, its service, or both, at random moments; with each call of
+# the service failing; with the power cut. Every attempt goes on from the last step that was told to
+# be durable or a newer one, and the end is bit for bit that of the run that nobody disturbed.
 
 load small_run
 
@@ -44,8 +44,10 @@ count_calls() {
 
 # tiny DIR STEPS: training of a few thousand weights, each step saved.
 tiny() {
-    ${REPLACE-} muster-train --data tokens.u16 --ckpt-dir "$1" --layers 1 --width 16 --heads 1 --context 16 --vocabulary 64 \
-        --global-batch 4 --microbatch 1 --learning-rate 0.01 --min-learning-rate 0.001 --warmup-steps 3 --threads 1 \
+    ${REPLACE-} muster-train --data tokens.u16 --ckpt-dir "$1" --layers 1 --width 16 --heads 1 \
+        --context 16 --vocabulary 64 \
+        --global-batch 4 --microbatch 1 --learning-rate 0.01 --min-learning-rate 0.001 \
+        --warmup-steps 3 --threads 1 \
         --steps "$2" --ckpt-every 1 --keep-last 2
 }
 
@@ -62,16 +64,21 @@ complain() {
     return 1
 }
 
-# went_on LEAST: what `out` says of its start: it went on from step LEAST or a newer one, and nothing was damaged.
+# went_on LEAST: what `out` says of its start: it went on from step LEAST or a newer one, and
+# nothing was damaged.
 went_on() {
     local from
     from=$(sed -n 's/^muster: resume: step \([0-9]*\) from .*/\1/p' out)
-    [ "${from:-0}" -ge "$1" ] || { complain "went on from ${from:-the beginning}, though step $1 was durable"; return 1; }
+    [ "${from:-0}" -ge "$1" ] || {
+        complain "went on from ${from:-the beginning}, though step $1 was durable"; return 1
+    }
     ! compgen -G "$dir/*damaged*" >/dev/null || complain "damage was seen"
 }
 
 # told_durable FILE…: the last step that was told to be durable.
-told_durable() { sed -n 's/^muster: checkpoint: step \([0-9]*\) is durable.*/\1/p' "$@" | sort -n | tail -n 1; }
+told_durable() {
+    sed -n 's/^muster: checkpoint: step \([0-9]*\) is durable.*/\1/p' "$@" | sort -n | tail -n 1
+}
 
 # A moment of up to a third of a second, without a process for it.
 moment() {
@@ -93,11 +100,16 @@ kill_some() {
     done
 }
 
-# Whether the trainer ended, to be put back in the queue, since its service was killed before it had begun.
-lacked_service() { [ $status -eq 69 ] && grep -q '^muster: error: service: the one that was started was killed by signal 9' out; }
+# Whether the trainer ended, to be put back in the queue, since its service was killed before it had
+# begun.
+lacked_service() {
+    [ $status -eq 69 ] && grep \
+        -q '^muster: error: service: the one that was started was killed by signal 9' out
+}
 
 @test "trainer, service or both killed at random moments, again and again: bit-identical in the end" {
-    local kills=$moments trainers=0 services=0 both=0 runs=0 durable=0 dir=run0 pid status never told
+    local kills=$moments trainers=0 services=0 both=0 runs=0 durable=0 dir=run0 pid status never \
+        told
     exec {never}<> <(:)
     while [ $((trainers + services + both)) -lt "$kills" ] || [ "$durable" -ne 0 ]; do
         REPLACE=exec tiny $dir 800 >out 2>&1 3>&- &
@@ -139,12 +151,14 @@ watch() { POWER_LOSS_UNDER=$PLACE/$1 LD_PRELOAD=$tools/.libs/power_loss.so "${@:
         rm -rf under && mkdir under && "$tools/power_cut" none under
         n=$((total * 4 * i / moments + RANDOM % (total * 4 / moments + 1) + 1))
         status=0
-        watch under "$tools/kill_at" $n bash -c "$(declare -f tiny); REPLACE=exec tiny under/run 12" >out 2>&1 || status=$?
+        watch under "$tools/kill_at" $n \
+            bash -c "$(declare -f tiny); REPLACE=exec tiny under/run 12" >out 2>&1 || status=$?
         [ $status -eq 137 ] || [ $status -eq 0 ] || complain "call $n: status $status"
         durable=$(told_durable out)
         for how in strict ahead $n killed; do
             dir=found/run
-            if [ "$how" = killed ]; then dir=under/run; else "$tools/power_cut" "$how" under found; fi
+            if [ "$how" = killed ]; then dir=under/run; else "$tools/power_cut" "$how" under \
+                found; fi
             goes_on_to_the_end "${durable:-0}" || complain "call $n, $how"
             cuts=$((cuts + 1))
         done
@@ -189,7 +203,8 @@ END
         done
         # Without the last step there is something left to do.
         [ $status -eq 0 ] || {
-            [ $status -eq 69 ] && ! grep -q "step 12 is durable" out || complain "call $CALL: status $status"
+            [ $status -eq 69 ] && ! grep -q "step 12 is durable" out ||
+                complain "call $CALL: status $status"
             CALL=1000000
             goes_on_to_the_end "$(told_durable out)"
             again=$((again + 1))
@@ -198,7 +213,7 @@ END
     done
     echo "# made $((moments / 2)) of $total calls of the service fail: $lost saves were lost and told of;" \
         "$again times the last step was among them" >&3
-    # About half of the calls belong to a save, so half of the tries lose one. That chance brings it below a fifth happens once in
-    # more than a thousand runs.
+    # About half of the calls belong to a save, so half of the tries lose one. That chance brings it
+    # below a fifth happens once in more than a thousand runs.
     [ $lost -gt $((moments / 10)) ]
 }

@@ -1,7 +1,7 @@
 #!/usr/bin/env bats
 # SPDX-License-Identifier: Apache-2.0
-# When a collective fails, everybody learns who stands where: ranks that are stopped, that compute for too long, that are killed.
-# Without a launcher; tests/cluster/watchdog.bats has whole nodes.
+# When a collective fails, everybody learns who stands where: ranks that are stopped, that compute
+# for too long, that are killed. Without a launcher; tests/cluster/watchdog.bats has whole nodes.
 
 load small_run
 
@@ -16,7 +16,8 @@ setup_file() {
 #!/bin/bash
 arguments=("\$@")
 for i in "\${!arguments[@]}"; do
-    [ -z "\$NOWHERE" ] || [ "\${arguments[i]}" != --ckpt-dir ] || unset "arguments[i]" "arguments[i + 1]"
+    [ -z "\$NOWHERE" ] || [ "\${arguments[i]}" != --ckpt-dir ] ||
+        unset "arguments[i]" "arguments[i + 1]"
 done
 [ "\$RANK" != 1 ] || export LD_PRELOAD="\$SLOW"
 exec $REAL "\${arguments[@]}"
@@ -36,7 +37,8 @@ teardown() { [ ${#PIDS[@]} -eq 0 ] || kill -9 "${PIDS[@]}" 2>/dev/null || :; }
 stands() { wait_for 10 stood "$@" || { muster-where -a "$1" && return 1; }; }
 stood() { muster-where -a "$1" | grep "rank $2 on .*: $3"; }
 
-# all_lost SECONDS RANK…: each of these ranks ends with 69 in that time, and has told where it stood.
+# all_lost SECONDS RANK…: each of these ranks ends with 69 in that time, and has told where it
+# stood.
 all_lost() {
     local begin=$EPOCHREALTIME limit=$1 rank status
     shift
@@ -44,14 +46,17 @@ all_lost() {
         wait "${PIDS[rank]}" && status=0 || status=$?
         grep error "rank$rank.out"
         [ $status -eq 69 ] || { echo "rank $rank ended with $status"; return 1; }
-        [ "$(grep -c "error: this rank stood: .* of step [0-9]* .*; complete last: .* of step " "rank$rank.out")" -eq 1 ]
+        [ "$(grep -c "error: this rank stood: .* of step [0-9]* .*; complete last: .* of step " \
+            "rank$rank.out")" -eq 1 ]
     done
-    awk -v begin="$begin" -v end="$EPOCHREALTIME" -v limit="$limit" 'BEGIN { print end - begin " s"; exit end - begin > limit }'
+    awk -v begin="$begin" -v end="$EPOCHREALTIME" -v limit="$limit" \
+        'BEGIN { print end - begin " s"; exit end - begin > limit }'
 }
 
 # waiting: of lines as the table has them, the ranks that wait for others.
 waiting() {
-    sed -n 's/.*\branks\? \([0-9, -]*\) on .*: waiting in .* of step [0-9]* .*/\1/p' | tr -d ' ' | tr , '\n' |
+    sed -n 's/.*\branks\? \([0-9, -]*\) on .*: waiting in .* of step [0-9]* .*/\1/p' | tr -d ' ' |
+        tr , '\n' |
         while IFS=- read -r first last; do seq "$first" "${last:-$first}"; done | sort -n | xargs
 }
 
@@ -70,7 +75,9 @@ table() { cat rank*.out | sed -n 's/^muster: \[rank [0-9]* on .*\] error:   //p'
     [ "$(cat rank*.out | grep -c 'where the 4 ranks stood:')" -eq 1 ]
     grep -q 'where the 4 ranks stood:' rank0.out
     table
-    [ "$(table | grep -c '^rank 2 on .*: no answer; by its record it was [a-z]* .* of step [0-9]* for [3-9]')" -eq 1 ]
+    [ "$(table | grep -c \
+        '^rank 2 on .*: no answer; by its record it was [a-z]* .* of step [0-9]* for [3-9]')" \
+        -eq 1 ]
     [ "$(table | grep -v 'no answer' | waiting)" = "0 1 3" ]
     # Another that waits for it may have had less from it than this one: then it is missing, too.
     grep -qE 'waiting for (rank [13] on [^ ]+, )*rank 2 on ' rank0.out
@@ -81,7 +88,8 @@ table() { cat rank*.out | sed -n 's/^muster: \[rank [0-9]* on .*\] error:   //p'
     muster-where stopped | tee after
     [ "$(waiting <after | sed 's/ 2 / /')" = "0 1 3" ]
     grep -q '4 of 4 ranks have a record' after
-    # The job comes back: then they are those of the attempt before. It ends in order, and leaves none.
+    # The job comes back: then they are those of the attempt before. It ends in order, and leaves
+    # none.
     start_world 4 stopped --steps 100000 --ckpt-every 0
     wait_log rank0.out '^step  *20/'
     muster-where stopped | grep '4 of 4 ranks have a record'
@@ -103,7 +111,8 @@ table() { cat rank*.out | sed -n 's/^muster: \[rank [0-9]* on .*\] error:   //p'
 
 @test "a rank that computes for longer than the deadline is told from one that is gone" {
     cat >slow.c <<'END'
-/* Functions that the training thread may compute with: the first of them that it calls takes five seconds, once. */
+/* Functions that the training thread may compute with: the first of them that it calls
+ * takes five seconds, once. */
 #define _GNU_SOURCE
 #include <dlfcn.h>
 #include <unistd.h>
@@ -133,7 +142,8 @@ SLOW(tanhf)
 SLOW(sqrtf)
 END
     cc -O2 -fno-builtin -shared -fPIC -o slow.so slow.c -ldl
-    SLOW=$PWD/slow.so PATH=$PWD/wrapped:$PATH start_world 4 slow --steps 100000 --ckpt-every 0 --collective-timeout 2
+    SLOW=$PWD/slow.so PATH=$PWD/wrapped:$PATH start_world 4 slow --steps 100000 --ckpt-every 0 \
+        --collective-timeout 2
     wait_step slow 5
     touch go-slow
     # It ends as well, when it has done what it computes.
@@ -150,7 +160,9 @@ END
     kill -9 "${PIDS[@]}"
     end_world || [ $? -eq 137 ]
     muster-where -a
-    [ "$(muster-where -a | grep -c "rank [0-2] on .*, process .*: .* of step [0-9].* for .*; complete last: .* of step")" -eq 3 ]
+    [ "$(muster-where -a | grep \
+        -c "rank [0-2] on .*, process .*: .* of step [0-9].* for .*; complete last: .* of step")" \
+        -eq 3 ]
     [ "$(find runtime -name 'standing-*' | wc -l)" -eq 3 ]
     rm -r runtime/*
     # Who ends in order leaves nothing; also after a failure on which all agreed.
@@ -176,7 +188,8 @@ muster-where | grep '2 of 2 ranks have a record' || exit 2
 kill -CONT "${PIDS[1]}"
 kill "${PIDS[@]}"
 end_world
-[ "${STATUSES[*]}" = "75 75" ] && [ ! -e server/run/standing ] && [ -z "$(find runtime -name 'standing-*')" ] || exit 3
+[ "${STATUSES[*]}" = "75 75" ] && [ ! -e server/run/standing ] &&
+    [ -z "$(find runtime -name 'standing-*')" ] || exit 3
 END
     BATS_TEST_DIRNAME=$BATS_TEST_DIRNAME unshare -m bash on_server 3>&-
 }

@@ -1,7 +1,7 @@
 #!/usr/bin/env bats
 # SPDX-License-Identifier: Apache-2.0
-# --zero 1: each rank has its share of the moments, and nothing else changes: not a bit of weights, moments, losses or norms,
-# whichever ranks saved it and whichever resume.
+# --zero 1: each rank has its share of the moments, and nothing else changes: not a bit of weights,
+# moments, losses or norms, whichever ranks saved it and whichever resume.
 
 load small_run
 
@@ -11,20 +11,24 @@ setup_file() {
 #!/bin/bash
 # Each write to a socket of rank 0 takes 5 ms longer, as on a slow link; what it computes does not.
 [ "$RANK" = 0 ] || exec "$@"
-exec strace -f --seccomp-bpf -qq -o /dev/null -e trace=writev,sendmsg,sendto -e inject=writev,sendmsg,sendto:delay_enter=5000 "$@"
+exec strace -f --seccomp-bpf -qq -o /dev/null -e trace=writev,sendmsg,sendto \
+    -e inject=writev,sendmsg,sendto:delay_enter=5000 "$@"
 END
     chmod +x slow_rank0
 }
 
 setup() { cd "$BATS_FILE_TMPDIR" || return; }
 
-# In place of small_run's: 600,000 parameters, which are three buckets, or two with --bucket-mb 25. Run by $WRAP where that is set.
+# In place of small_run's: 600,000 parameters, which are three buckets, or two with --bucket-mb 25.
+# Run by $WRAP where that is set.
 train() {
     local dir=$1
     shift
     # shellcheck disable=SC2086
-    ${REPLACE-} ${WRAP-} muster-train --data tokens.u16 --ckpt-dir "$dir" --layers 3 --width 128 --heads 4 \
-        --context 8 --vocabulary 64 --global-batch 8 --microbatch 1 --learning-rate 0.003 --min-learning-rate 0.001 \
+    ${REPLACE-} ${WRAP-} muster-train --data tokens.u16 --ckpt-dir "$dir" --layers 3 --width 128 \
+        --heads 4 \
+        --context 8 --vocabulary 64 --global-batch 8 --microbatch 1 --learning-rate 0.003 \
+        --min-learning-rate 0.001 \
         --warmup-steps 3 --threads 1 \
         --steps 100 --ckpt-every 20 --rdzv-timeout 20 --collective-timeout 20 "$@"
 }
@@ -38,7 +42,9 @@ equal_to_whole() {
 @test "worlds of 1, 3, 5 and 8 ranks have the bits of a run without it" {
     local n
     for n in 1 3 5 8; do
-        train_world $n "zero$n" --zero 1 --bucket-mb $((n % 3 * 12 + 1)) >"zero$n.out" || { cat "zero$n.out"; return 1; }
+        train_world $n "zero$n" --zero 1 --bucket-mb $((n % 3 * 12 + 1)) >"zero$n.out" || {
+            cat "zero$n.out"; return 1
+        }
         equal_to_whole "zero$n"
     done
 }
@@ -47,7 +53,8 @@ equal_to_whole() {
     local n
     train split --split-embedding --vocabulary 2000 --steps 20 >split.out 2>&1
     for n in 2 5; do
-        train_world $n "split$n" --split-embedding --zero 1 --vocabulary 2000 --bucket-mb 1 --steps 20 >out ||
+        train_world $n "split$n" --split-embedding --zero 1 --vocabulary 2000 --bucket-mb 1 \
+            --steps 20 >out ||
             { cat out; return 1; }
         muster-ckpt diff split/step-00000020 "split$n/step-00000020"
         diff <(muster-curve split) <(muster-curve "split$n")
@@ -62,7 +69,8 @@ equal_to_whole() {
 }
 
 @test "weights travel while the next step computes, and a step says what it waited" {
-    WRAP=./slow_rank0 train_world 2 traced --zero 1 --layers 6 --bucket-mb 1 --steps 5 --ckpt-every 4 --trace traced.json \
+    WRAP=./slow_rank0 train_world 2 traced --zero 1 --layers 6 --bucket-mb 1 --steps 5 \
+        --ckpt-every 4 --trace traced.json \
         --trace-steps 2-5
     python3 - <<'END'
 import json
@@ -77,7 +85,8 @@ for rank in 0, 1:
     steps = {step: next(e for e in mine if e["name"] == f"step {step}") for step in range(2, 6)}
     for step, whole in steps.items():
         waits = [e for e in mine if e["name"] == "wait" and inside(e, whole)]
-        weights = [e for e in mine if "weights of bucket" in e["name"] and e["args"]["step"] == step]
+        weights = [e for e in mine if "weights of bucket" in e["name"]
+                   and e["args"]["step"] == step]
         buckets = [int(e["name"].split()[-1]) for e in weights]
         assert buckets == sorted(range(len(buckets)), reverse=True) and len(buckets) > 4, buckets
         # What is saved and what ends the run is whole; otherwise they come when the step is over.
@@ -91,10 +100,12 @@ for rank in 0, 1:
             continue
         forward = next(e for e in mine if e["name"] == "forward" and inside(e, whole))
         gates = [e for e in waits if inside(e, forward)]
-        before = [e for e in mine if "weights of bucket" in e["name"] and e["args"]["step"] == step - 1]
+        before = [e for e in mine if "weights of bucket" in e["name"]
+                  and e["args"]["step"] == step - 1]
         assert len(gates) > 1 and end(before[-1]) <= end(gates[-1])
         computing = sum(shared(e, forward) - sum(shared(e, gate) for gate in gates) for e in before)
-        print("rank", rank, "step", step, "computed", computing / 1e3, "ms of its forward pass while weights travelled")
+        print("rank", rank, "step", step, "computed", computing / 1e3,
+              "ms of its forward pass while weights travelled")
         # The first layer is computed while weights of later ones have not even begun to travel.
         overlap.append(computing > 0 and before[-1]["ts"] > end(gates[0]))
 # Who is held up by the machine between two looks at the clock is so in single steps.
@@ -108,7 +119,8 @@ END
 @test "a rank killed while weights travel: the others say so, and other ranks go on" {
     rm -f rank*.out
     # Where the kill comes late, they wait for the next step already.
-    until grep "couldn't complete exchange of weights of bucket [0-2] of step 3 " rank0.out rank2.out; do
+    until grep "couldn't complete exchange of weights of bucket [0-2] of step 3 " rank0.out \
+        rank2.out; do
         rm -rf killed
         WRAP=./slow_rank0 start_world 3 killed --zero 1 --bucket-mb 1 --ckpt-every 2
         wait_step killed 3 # said when the weights of this step have begun to travel
@@ -122,25 +134,29 @@ END
     equal_to_whole killed
 }
 
-# moments PID: bytes of memory that a rank has for the moments, in the set of arenas that is there whole but for those of others.
+# moments PID: bytes of memory that a rank has for the moments, in the set of arenas that is there
+# whole but for those of others.
 moments() {
     python3 - "$1" <<'END'
 import glob, os, sys
-sets = [os.stat(fd) for fd in glob.glob(f"/proc/{sys.argv[1]}/fd/*") if "muster-snapshot" in os.readlink(fd)]
+sets = [os.stat(fd) for fd in glob.glob(f"/proc/{sys.argv[1]}/fd/*")
+        if "muster-snapshot" in os.readlink(fd)]
 largest = max(sets, key=lambda s: s.st_blocks)
 print(largest.st_blocks * 512 - largest.st_size // 3)
 END
 }
 
-# share_of RANKS DIR: starts that many, and compares what each has with the RANKS-th part of all moments; leaves the least and the
-# most of it, in bytes, in $least and $most.
+# share_of RANKS DIR: starts that many, and compares what each has with the RANKS-th part of all
+# moments; leaves the least and the most of it, in bytes, in $least and $most.
 share_of() {
     local pid here all=0 whole blocks
-    start_world "$1" "$2" --zero 1 --width 256 --layers 4 --bucket-mb 25 --steps 100000 --ckpt-every 0
+    start_world "$1" "$2" --zero 1 --width 256 --layers 4 --bucket-mb 25 --steps 100000 \
+        --ckpt-every 0
     wait_log rank0.out '^step .* loss'
     least='' most=''
     whole=$(python3 -c 'import os, sys, glob
-mapped = [f for f in glob.glob(f"/proc/{sys.argv[1]}/fd/*") if "muster-snapshot" in os.readlink(f)]
+mapped = [f for f in glob.glob(f"/proc/{sys.argv[1]}/fd/*")
+        if "muster-snapshot" in os.readlink(f)]
 print(max(os.stat(f).st_size for f in mapped) * 2 // 3)' "${PIDS[0]}")
     for pid in "${PIDS[@]}"; do
         here=$(moments "$pid")
@@ -181,12 +197,15 @@ exec "$@"
 END
     chmod +x elsewhere
     train_world 2 seen --zero 1 --steps 3 >seen.out
-    WRAP=./elsewhere fails 65 "rank 1 on" train_world 2 seen --zero 1 --steps 6 --change steps,decay-steps
-    grep -F "couldn't read this rank's moments of step 3 in empty, which rank 0 has verified" <<<"$output"
+    WRAP=./elsewhere fails 65 "rank 1 on" train_world 2 seen --zero 1 --steps 6 \
+        --change steps,decay-steps
+    grep -F "couldn't read this rank's moments of step 3 in empty, which rank 0 has verified" \
+        <<<"$output"
 }
 
 @test "a step that is left out, and what does not go with it" {
-    local wild=(--learning-rate 1000 --min-learning-rate 1000 --weight-decay 1000 --clip 0 --warmup-steps 0)
+    local wild=(--learning-rate 1000 --min-learning-rate 1000 --weight-decay 1000 --clip 0
+        --warmup-steps 0)
     train skipped "${wild[@]}" --on-nonfinite skip >skipped.out 2>&1
     train_world 2 skipped2 --zero 1 "${wild[@]}" --on-nonfinite skip >skipped2.out
     [ "$(grep -c '"skipped": true' skipped2/metrics-0.jsonl)" -gt 0 ]

@@ -1,7 +1,7 @@
 #!/usr/bin/env bats
 # SPDX-License-Identifier: Apache-2.0
-# Networks that are set up otherwise than most: no IPv4 between the nodes, sockets that hear IPv6 alone unless told otherwise, and
-# nodes whose names nobody knows but Slurm.
+# Networks that are set up otherwise than most: no IPv4 between the nodes, sockets that hear IPv6
+# alone unless told otherwise, and nodes whose names nobody knows but Slurm.
 
 load helpers
 STEPS=30
@@ -23,13 +23,15 @@ teardown() {
 begin() {
     cluster_begin 4 --plugin "$PLUGIN"
     training_begin
-    # Of the ranks of other nodes PMIx does not say whether they have come to a fence: only their own ways are left.
+    # Of the ranks of other nodes PMIx does not say whether they have come to a fence: only their
+    # own ways are left.
     cc -shared -fPIC -o "$JOBS/silent.so" -x c - <<'END'
 #define _GNU_SOURCE
 #include <dlfcn.h>
 #include <string.h>
 
-int PMIx_Get_nb(const void *rank, const char *key, const void *info, size_t count, void *answer, void *arg)
+int PMIx_Get_nb(const void *rank, const char *key, const void *info,
+	size_t count, void *answer, void *arg)
 {
 	static int (*real)(const void *, const char *, const void *, size_t, void *, void *);
 	if (!real)
@@ -39,14 +41,17 @@ int PMIx_Get_nb(const void *rank, const char *key, const void *info, size_t coun
 END
 }
 
-# All that goes from node to node: fences, a training whose parts are saved by all nodes, and the word of the first failure.
+# All that goes from node to node: fences, a training whose parts are saved by all nodes, and the
+# word of the first failure.
 all_goes_well() {
-    cluster run srun --muster -N4 --ntasks-per-node=2 env LD_PRELOAD="$JOBS/silent.so" muster-rdzv -t 60
+    cluster run srun --muster -N4 --ntasks-per-node=2 env LD_PRELOAD="$JOBS/silent.so" muster-rdzv \
+        -t 60
     job=$(train_submit run -- --ckpt-writers node --ckpt-every 10)
     job_wait "$job" 120 COMPLETED
     diff <(muster-curve "$JOBS/run") <(muster-curve "$JOBS/reference")
     cluster run muster-ckpt verify --deep run
-    run cluster run timeout -k 10 "$HANG" srun --muster -N4 -n4 bash -c '[ $RANK = 3 ] && exit 1; exec sleep 40'
+    run cluster run timeout -k 10 "$HANG" srun --muster -N4 -n4 \
+        bash -c '[ $RANK = 3 ] && exit 1; exec sleep 40'
     echo "$output"
     grep -q '^muster: rank 3 on n4 exited with status 1, the first of 4 ranks to fail' <<<"$output"
 }

@@ -1,6 +1,7 @@
 #!/usr/bin/env bats
 # SPDX-License-Identifier: Apache-2.0
-# Checkpoint directories that can't be used, each with its line and its exit status; and disks that fail in mid-run.
+# Checkpoint directories that can't be used, each with its line and its exit status; and disks that
+# fail in mid-run.
 
 load helpers
 STEPS=160
@@ -20,7 +21,8 @@ setup() { plugin_require; }
 
 teardown() { cluster_explain; }
 
-# The step of the newest line that rank 0 printed; unlike the metrics, it goes on when the disk of the run does not.
+# The step of the newest line that rank 0 printed; unlike the metrics, it goes on when the disk of
+# the run does not.
 log_step() { sed -n 's/^step *\([0-9]*\)\/.*/\1/p' "$JOBS/$1.log" | tail -n 1; }
 
 # small_disk NAME OPTIONS: the run NAME has a file system of its own, on all nodes.
@@ -36,22 +38,24 @@ fill() { cluster run --user root sh -c 'cat /dev/zero >"$1/filler"' - "$1" 2>/de
     mkdir "$JOBS/locked"
     refused 2 "couldn't create a file in locked: Permission denied" locked --muster -N2 -n4 --
     refused 2 "couldn't make locked/below: Permission denied" locked/below --muster -N2 -n4 --
-    # While rank 3 is late the others ask for it by PMIx. They wait for nobody who might still ask when all fail together, or
-    # Slurm would kill them, and the status of the step would be 137.
+    # While rank 3 is late the others ask for it by PMIx. They wait for nobody who might still ask
+    # when all fail together, or Slurm would kill them, and the status of the step would be 137.
     printf '#!/bin/bash\n[ "$SLURM_PROCID" != 3 ] || sleep 2\nexec "$@"\n' >"$JOBS/late"
     chmod a+rx "$JOBS/late"
-    WRAP=./late refused 2 "couldn't make locked/below: Permission denied" locked/below --muster -N2 -n4 --
+    WRAP=./late refused 2 "couldn't make locked/below: Permission denied" locked/below --muster \
+        -N2 -n4 --
     small_disk full size=64k
     fill full
     refused 69 "couldn't write in full/run: No space left on device" full/run --muster -N2 -n4 --
 }
 
-# Whether rank 0 has printed that many steps; unlike the metrics, they go on when the run's disk does not.
+# Whether rank 0 has printed that many steps; unlike the metrics, they go on when the run's disk
+# does not.
 log_at() { [ "$(log_step "$1")" -ge "$2" ] 2>/dev/null; }
 
-# disk_fails NAME REASON: break_NAME spoils the disk of the running job $job. Each save that fails is told, the last good
-# checkpoint stays, training goes on; after mend_NAME it saves again, and ends as a run with a good disk. While it is looked at, it
-# stands still.
+# disk_fails NAME REASON: break_NAME spoils the disk of the running job $job. Each save that fails
+# is told, the last good checkpoint stays, training goes on; after mend_NAME it saves again, and
+# ends as a run with a good disk. While it is looked at, it stands still.
 disk_fails() {
     local name=$1 reason=$2 good pid
     wait_for 60 log_at "$name" 25
@@ -85,14 +89,17 @@ mend_filling() { cluster run --user root rm filling/filler; }
     disk_fails filling "No space left on device"
 }
 
-# A file system can't be remounted read-only while the metrics are open, so the calls of rank 0's checkpoint service answer as
-# on one that the kernel has made so after an error: in mid-save, so that something stays that could not be removed then. A
-# save first renames what one before it may have left: that has to work once, or no folder would be made.
+# A file system can't be remounted read-only while the metrics are open, so the calls of rank 0's
+# checkpoint service answer as on one that the kernel has made so after an error: in mid-save, so
+# that something stays that could not be removed then. A save first renames what one before it may
+# have left: that has to work once, or no folder would be made.
 break_readonly() {
     local pid
-    pid=$(sed -n 's/.*checkpoint: the service is pid \([0-9]*\);.*/\1/p' "$JOBS/readonly.log" | tail -n 1)
+    pid=$(sed -n 's/.*checkpoint: the service is pid \([0-9]*\);.*/\1/p' "$JOBS/readonly.log" |
+        tail -n 1)
     strace -f -p "$pid" -o /dev/null -e trace=mkdirat,renameat,fsync,unlinkat \
-        -e inject=fsync,unlinkat:error=EROFS -e inject=mkdirat,renameat:error=EROFS:when=2+ 2>/dev/null 3>&- &
+        -e inject=fsync,unlinkat:error=EROFS -e inject=mkdirat,renameat:error=EROFS:when=2+ \
+        2>/dev/null 3>&- &
     tracer=$!
 }
 mend_readonly() { kill "$tracer" && wait "$tracer" || :; }

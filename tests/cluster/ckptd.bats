@@ -1,8 +1,9 @@
 #!/usr/bin/env bats
 # SPDX-License-Identifier: Apache-2.0
-# The checkpoint service of a job: who it is, that it outlives the step and not the job, and that what was handed over to it
-# reaches the disk before anybody else gets the nodes. All of it with a drain longer than UnkillableStepTimeout, which has to be
-# enough for slurmstepd itself: it tries for some seconds to tell an srun that was killed before it of its tasks' end.
+# The checkpoint service of a job: who it is, that it outlives the step and not the job, and that
+# what was handed over to it reaches the disk before anybody else gets the nodes. All of it with a
+# drain longer than UnkillableStepTimeout, which has to be enough for slurmstepd itself: it tries
+# for some seconds to tell an srun that was killed before it of its tasks' end.
 
 load helpers
 STEPS=150
@@ -30,22 +31,28 @@ teardown() {
 as() { cluster run --user "$1" --node "$2" "${@:3}"; }
 
 # service NODE JOB: the pid of a job's service, as root has noted it.
-service() { as root "$1" sed -n 's/^pid \([0-9]*\) .*/\1/p' "/run/muster/job-$2/service" 2>/dev/null; }
+service() {
+    as root "$1" sed -n 's/^pid \([0-9]*\) .*/\1/p' "/run/muster/job-$2/service" 2>/dev/null
+}
 has_service() { kill -0 "$(service "$1" "$2")" 2>/dev/null; }
 
 # Whether nothing of any service is left on any node.
 nothing_left() {
     local node
     [ -z "$(cluster_pids -x muster-ckptd)" ] || return 1
-    for node in n1 n2 n3 n4; do [ -z "$(as root "$node" find /run/muster -mindepth 1 2>/dev/null)" ] || return 1; done
+    for node in n1 n2 n3 n4; do
+        [ -z "$(as root "$node" find /run/muster -mindepth 1 2>/dev/null)" ] || return 1
+    done
 }
 
-# hold JOB NODE…: from now on no fsync of the job's services on these nodes comes to an end, until they are released or killed.
+# hold JOB NODE…: from now on no fsync of the job's services on these nodes comes to an end, until
+# they are released or killed.
 hold() {
     local job=$1 node pid
     for node in "${@:2}"; do
         pid=$(service "$node" "$job")
-        strace -f -p "$pid" -o /dev/null -e trace=fsync,fdatasync -e inject=fsync,fdatasync:delay_enter=1000s 2>/dev/null 3>&- &
+        strace -f -p "$pid" -o /dev/null -e trace=fsync,fdatasync \
+            -e inject=fsync,fdatasync:delay_enter=1000s 2>/dev/null 3>&- &
         echo $! >>"$BATS_TEST_TMPDIR/held-$job"
         wait_for 10 traced "$pid"
     done
@@ -59,10 +66,12 @@ service_was_started() { node_log "$1" "$2" | grep 'its checkpoint service is pro
 no_node_drained() { [ -z "$(cluster run sinfo -h -t drain,fail,down -o '%n %E')" ]; }
 saving() { [ -n "$(find "$JOBS/$1" -maxdepth 1 -name '.saving-*' 2>/dev/null)" ]; }
 idle() { ! saving "$1"; }
-# Whether rank 0 has handed over the save that is being written: with several writers it may be the last.
+# Whether rank 0 has handed over the save that is being written: with several writers it may be the
+# last.
 handed_over() {
     local step
-    step=$(find "$JOBS/$1" -maxdepth 1 -name '.saving-step-*' | sed 's/.*\.saving-step-0*\([0-9]*\)-.*/\1/' | head -n 1)
+    step=$(find "$JOBS/$1" -maxdepth 1 -name '.saving-step-*' |
+        sed 's/.*\.saving-step-0*\([0-9]*\)-.*/\1/' | head -n 1)
     [ -n "$step" ] && grep -q "rank 0 on .*checkpoint: step $step is handed over" "$JOBS/$1.log"
 }
 saved() { [ -n "$(find "$JOBS/$1" -maxdepth 1 -name 'step-*' 2>/dev/null)" ]; }
@@ -73,7 +82,10 @@ began_with() { began "$1" "$2" step; }
 began() { sed -n "s/.*\"event\": *\"start\".*\"attempt\": *$2[,}].*/&/p" "$JOBS/$1/attempts.jsonl" |
     sed "s/.*\"$3\": *\([0-9.-]*\).*/\1/"; }
 
-waiting() { job_submit --muster "$@" --wrap 'srun --overlap bash -c "echo \$SLURMD_NODENAME \$MUSTER_CKPTD; sleep 100.5"'; }
+waiting() {
+    job_submit --muster "$@" \
+        --wrap 'srun --overlap bash -c "echo \$SLURMD_NODENAME \$MUSTER_CKPTD; sleep 100.5"'
+}
 
 @test "one service a node: the user's, with no privilege, deaf to signals; nobody else gets at it" {
     id=$(waiting -N2 -w n1,n2)
@@ -81,9 +93,11 @@ waiting() { job_submit --muster "$@" --wrap 'srun --overlap bash -c "echo \$SLUR
     socket=/run/muster/job-$id/ckptd/socket
     wait_for 10 grep -q "n2 $socket" "$(job_output "$id")"
     [ "$(grep -c " $socket\$" "$(job_output "$id")")" -eq 2 ]
-    [ "$(as root n1 find /run/muster -printf '%M %u %g %P\n' | sort)" = "$(printf '%s\n' "-rw------- root root job-$id/batch-host" \
+    [ "$(as root n1 find /run/muster -printf '%M %u %g %P\n' | sort)" \
+        = "$(printf '%s\n' "-rw------- root root job-$id/batch-host" \
         "-rw------- root root job-$id/larger-step" "-rw------- root root job-$id/service" \
-        "drwxr-xr-x root root " "drwxr-xr-x root root job-$id" "drwxr-xr-x root root job-$id/ckptd" \
+        "drwxr-xr-x root root " "drwxr-xr-x root root job-$id" \
+        "drwxr-xr-x root root job-$id/ckptd" \
         "srw------- muster-test1 muster-test1 job-$id/ckptd/socket")" ]
     for node in n1 n2; do
         pid=$(service $node "$id")
@@ -111,9 +125,12 @@ waiting() { job_submit --muster "$@" --wrap 'srun --overlap bash -c "echo \$SLUR
     done
 
     # The user can put nothing there, nor take his socket away: /run would be his to fill.
-    for command in 'touch file' 'mkdir folder' 'ln -s / root' 'mkfifo pipe' 'rm -f socket' 'mv socket mine' 'chmod 777 .'; do
+    for command in 'touch file' 'mkdir folder' 'ln -s / root' 'mkfifo pipe' 'rm -f socket' \
+        'mv socket mine' 'chmod 777 .'; do
         run as 1 n1 sh -c "cd /run/muster/job-$id/ckptd && $command"
-        [[ $status -ne 0 && $output = *"ermi"* ]] || { echo "$command: $status $output" && return 1; }
+        [[ $status -ne 0 && $output = *"ermi"* ]] || {
+            echo "$command: $status $output" && return 1
+        }
     done
     # What is there all the same harms nobody when root empties the folder.
     mkdir "$JOBS/others" && echo theirs >"$JOBS/others/file" && chown -R muster-test2 "$JOBS/others"
@@ -142,9 +159,11 @@ waiting() { job_submit --muster "$@" --wrap 'srun --overlap bash -c "echo \$SLUR
     cluster plugin "$PLUGIN" default=on
     run cluster run srun bash -c "$show"
     [[ $output = *"got /run/muster/job-"* ]]
-    # One from outside is not taken for this job's own, and a service that can't be started fails nothing.
+    # One from outside is not taken for this job's own, and a service that can't be started fails
+    # nothing.
     cluster plugin "$PLUGIN" ckptd=/nonexistent
-    run cluster run srun --muster --export=ALL,MUSTER_CKPTD=/run/muster/job-1/ckptd/socket bash -c "$show"
+    run cluster run srun --muster --export=ALL,MUSTER_CKPTD=/run/muster/job-1/ckptd/socket \
+        bash -c "$show"
     cluster plugin "$PLUGIN" "$DRAIN"
     [[ $output = *got* && $output != */run/muster* ]]
     grep -q "was not started.*couldn't start /nonexistent" "$(cluster status log)"/slurmd-n?.log
@@ -160,8 +179,10 @@ waiting() { job_submit --muster "$@" --wrap 'srun --overlap bash -c "echo \$SLUR
     wait_for 10 test ! -d "/proc/$pid"
     cluster run --user root scancel "$id"
     cluster start-node n2
-    as root n2 sh -c "mkdir -p /run/muster/job-$next/ckptd/deep && ln -s $JOBS/others /run/muster/job-$next/ckptd/link &&
-        echo pid 1 start 0 attempt 0 >/run/muster/job-$next/service && chmod 0755 /run/muster /run/muster/job-$next"
+    as root n2 sh -c "mkdir -p /run/muster/job-$next/ckptd/deep &&
+        ln -s $JOBS/others /run/muster/job-$next/ckptd/link &&
+        echo pid 1 start 0 attempt 0 >/run/muster/job-$next/service &&
+        chmod 0755 /run/muster /run/muster/job-$next"
     [ "$(waiting -N2 -w n1,n2)" = "$next" ]
     wait_for 20 service_was_started n2 "$next"
     has_service n2 "$next"
@@ -171,23 +192,27 @@ waiting() { job_submit --muster "$@" --wrap 'srun --overlap bash -c "echo \$SLUR
     wait_for 20 nothing_left
 }
 
-# The run ended by itself with the state and the curve of the undisturbed one, however its files are cut.
+# The run ended by itself with the state and the curve of the undisturbed one, however its files are
+# cut.
 equals_reference() {
-    muster-ckpt diff "$JOBS/reference" "$JOBS/$1" || { echo "$1: the final state differs"; return 1; }
+    muster-ckpt diff "$JOBS/reference" "$JOBS/$1" || {
+        echo "$1: the final state differs"; return 1
+    }
     diff <(muster-curve "$JOBS/$1") <(muster-curve "$JOBS/reference")
     [ -z "$(find "$JOBS/$1" -maxdepth 1 -name '.saving-*' -o -maxdepth 1 -name '*.damaged-*')" ]
 }
 
-# train [--held] [--pausing] NAME NODES TASKS WRITERS [OPTION…]: submits a training on those nodes, that many tasks on each. Prints
-# the job's id. With --held its services are; with --pausing its rank 0 stands still after some steps, until Slurm sends SIGCONT and
-# SIGTERM to it.
+# train [--held] [--pausing] NAME NODES TASKS WRITERS [OPTION…]: submits a training on those nodes,
+# that many tasks on each. Prints the job's id. With --held its services are; with --pausing its
+# rank 0 stands still after some steps, until Slurm sends SIGCONT and SIGTERM to it.
 train() {
     local wrap=() held=
     [ "$1" != --held ] || { held=yes && shift; }
     [ "$1" != --pausing ] || { wrap=(--wrap-with ./pausing) && shift; }
     local nodes=${2//,/ } node job
     # shellcheck disable=SC2086
-    job=$(train_submit "$1" "${wrap[@]}" "-N$(wc -w <<<"$nodes")" -w "$2" "--ntasks-per-node=$3" --gpus-per-task=0 --exclusive -- \
+    job=$(train_submit "$1" "${wrap[@]}" "-N$(wc -w <<<"$nodes")" -w "$2" "--ntasks-per-node=$3" \
+        --gpus-per-task=0 --exclusive -- \
         --ckpt-writers "$4" --ckpt-slots 1 --log-level debug "${@:5}")
     for node in $nodes; do wait_for 20 has_service "$node" "$job" >&2; done
     # shellcheck disable=SC2086
@@ -212,10 +237,12 @@ ends_as_reference() { job_wait "$2" 90 COMPLETED && equals_reference "$1"; }
 take() {
     local nodes=${1//,/ }
     # shellcheck disable=SC2086
-    cluster run sbatch --parsable -p ondemand "-N$(wc -w <<<"$nodes")" -w "$1" --exclusive -o /dev/null --wrap true
+    cluster run sbatch --parsable -p ondemand "-N$(wc -w <<<"$nodes")" -w "$1" --exclusive \
+        -o /dev/null --wrap true
 }
 
-# killed_in_grace NAME JOB TAKER: a save that takes longer than the grace time is under way when Slurm kills the step.
+# killed_in_grace NAME JOB TAKER: a save that takes longer than the grace time is under way when
+# Slurm kills the step.
 killed_in_grace() {
     wait_for 30 saving "$1"
     wait_for 30 no_trainer "$1"
@@ -224,7 +251,8 @@ killed_in_grace() {
     cluster run "$MUSTER_PREFIX/libexec/muster-requeue" --running "$2" 0
 }
 
-# taken_when_durable NAME TAKER: a job that sees the other one start sees the checkpoint. Prints its step.
+# taken_when_durable NAME TAKER: a job that sees the other one start sees the checkpoint. Prints its
+# step.
 taken_when_durable() {
     job_wait "$2" 60 RUNNING COMPLETED >&2
     newest "$1" | grep .
@@ -257,10 +285,12 @@ taken_when_durable() {
     MUSTER_CLUSTER_PROCTRACK=cgroup cluster up 4 --plugin "$PLUGIN" "$DRAIN" || why=$output
     [ -z "${why-}" ] || cluster up 4 --plugin "$PLUGIN" "$DRAIN"
     cp -a "$BATS_FILE_TMPDIR"/training/* "$JOBS"
-    grep -q ProctrackType=proctrack/cgroup "$(cluster status conf)" || skip "no freezer of cgroup version 1 that may be used"
+    grep -q ProctrackType=proctrack/cgroup "$(cluster status conf)" ||
+        skip "no freezer of cgroup version 1 that may be used"
     id=$(waiting -N2 -w n1,n2)
     wait_for 20 grep -q "n2 /run" "$(job_output "$id")"
-    grep -q "freezer.*/job_$id/step_" "/proc/$(cluster_pids -u muster-test1 -f '^sleep 100.5$' | head -n 1)/cgroup"
+    grep -q "freezer.*/job_$id/step_" \
+        "/proc/$(cluster_pids -u muster-test1 -f '^sleep 100.5$' | head -n 1)/cgroup"
     if grep step_ "/proc/$(service n1 "$id")/cgroup"; then false; fi
     job_end "$id"
     wait_for 20 nothing_left
@@ -316,7 +346,8 @@ kill_unsaved() {
     wait_for 10 saved short
     wait_for 10 idle short
     step=$(newest short)
-    # No file of the save after it is complete when the drain is over: the next attempt would commit that.
+    # No file of the save after it is complete when the drain is over: the next attempt would commit
+    # that.
     hold "$job" n1
     read -r _ pid < <(train_rank "$job" 0)
     kill -CONT "$pid"

@@ -81,11 +81,14 @@ processes() { grep -ls "$(cluster status dir)/own " /proc/[0-9]*/mountinfo | cut
 @test "nodes have a name, a /tmp and two GPUs of their own" {
     # srun may have to say on standard error that it waits for the nodes of the job before.
     output=$(cluster run srun -N4 --ntasks-per-node=2 --gpus-per-task=1 \
-        bash -c 'touch /tmp/of-$(hostname) came-$SLURM_PROCID; until [ "$(ls came-* | wc -l)" = 8 ]; do sleep 0.1; done
+        bash -c 'touch /tmp/of-$(hostname) came-$SLURM_PROCID;
+            until [ "$(ls came-* | wc -l)" = 8 ]; do sleep 0.1; done
             cd /tmp && echo $(ls -d of-*) $(hostname) $CUDA_VISIBLE_DEVICES')
     echo "$output"
     output=${output//of-/}
-    [ "$(sort <<<"$output")" = "$(printf '%s\n' 'n1 n1 0' 'n1 n1 1' 'n2 n2 0' 'n2 n2 1' 'n3 n3 0' 'n3 n3 1' 'n4 n4 0' 'n4 n4 1')" ]
+    [ "$(sort <<<"$output")" \
+        = "$(printf '%s\n' 'n1 n1 0' 'n1 n1 1' 'n2 n2 0' 'n2 n2 1' 'n3 n3 0' 'n3 n3 1' 'n4 n4 0' \
+        'n4 n4 1')" ]
 }
 
 @test "jobs run as one of two unprivileged users, who cannot end each other's" {
@@ -118,7 +121,9 @@ processes() { grep -ls "$(cluster status dir)/own " /proc/[0-9]*/mountinfo | cut
     grep -q '^attempt 1 on n\[1-4\]' "$(job_output "$id")"
 }
 
-hardware_address() { cluster run --node "$1" ip -o link show "$2" | sed 's/.*link.ether \([0-9a-f:]*\) .*/\1/'; }
+hardware_address() {
+    cluster run --node "$1" ip -o link show "$2" | sed 's/.*link.ether \([0-9a-f:]*\) .*/\1/'
+}
 
 @test "a killed node goes down, its job is requeued, and the node can come back" {
     local node bridge
@@ -155,10 +160,12 @@ hardware_address() { cluster run --node "$1" ip -o link show "$2" | sed 's/.*lin
     head -c 1000000 /dev/urandom >"$JOBS/bytes"
     # Milliseconds to read 1 MB from a program on another node.
     transfer() {
-        cluster run --node n1 timeout -k 10 "$HANG" bash -c 'exec 3<>/dev/tcp/n4/7777 || exit 1; cat <&3 | wc -c >got'
+        cluster run --node n1 timeout -k 10 "$HANG" \
+            bash -c 'exec 3<>/dev/tcp/n4/7777 || exit 1; cat <&3 | wc -c >got'
     }
     serve() { cluster run --node n4 timeout -k 10 "$HANG" perl -MIO::Socket -e '
-        $s = IO::Socket::INET->new(LocalPort => 7777, Listen => 1, ReuseAddr => 1) or die; $c = $s->accept;
+        $s = IO::Socket::INET->new(LocalPort => 7777, Listen => 1, ReuseAddr => 1) or die;
+        $c = $s->accept;
         open F, "<", "bytes"; local $/; print $c scalar <F>; close $c' 3>&- & }
     listening() { cluster run --node n4 ss -tln | grep -q :7777; }
     cluster shape n4 4mbit 0
@@ -186,7 +193,8 @@ hardware_address() { cluster run --node "$1" ip -o link show "$2" | sed 's/.*lin
 }
 
 @test "steps load the plugin that is set, with its arguments, until none is" {
-    command -v cc >/dev/null && [ -e /usr/include/slurm/spank.h ] || skip "no C compiler or no libslurm-dev"
+    command -v cc >/dev/null && [ -e /usr/include/slurm/spank.h ] ||
+        skip "no C compiler or no libslurm-dev"
     cc -shared -fPIC -o "$JOBS/probe.so" "$MUSTER_TOP/tests/cluster/probe.c"
     cluster plugin "$JOBS/probe.so" seen=1 more
     run cluster run srun -N4 printenv PROBE
@@ -197,7 +205,8 @@ hardware_address() { cluster run --node "$1" ip -o link show "$2" | sed 's/.*lin
 }
 
 @test "a plugin that was built for another release of Slurm is passed over: jobs run, no node is drained" {
-    command -v cc >/dev/null && [ -e /usr/include/slurm/spank.h ] || skip "no C compiler or no libslurm-dev"
+    command -v cc >/dev/null && [ -e /usr/include/slurm/spank.h ] ||
+        skip "no C compiler or no libslurm-dev"
     cc -DOTHER_RELEASE -shared -fPIC -o "$JOBS/other.so" "$MUSTER_TOP/tests/cluster/probe.c"
     cluster plugin "$JOBS/other.so" seen=1
     run cluster run srun -N4 bash -c 'echo ${PROBE-unset}'

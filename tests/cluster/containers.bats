@@ -1,7 +1,8 @@
 #!/usr/bin/env bats
 # SPDX-License-Identifier: Apache-2.0
-# Steps in containers, as an unprivileged user makes them: what they see of /run is empty, their user is root or himself, their
-# processes may have numbers of their own. All the same their saves are the job's service's, which outlives them.
+# Steps in containers, as an unprivileged user makes them: what they see of /run is empty, their
+# user is root or himself, their processes may have numbers of their own. All the same their saves
+# are the job's service's, which outlives them.
 
 load helpers
 STEPS=200
@@ -15,15 +16,17 @@ setup_file() {
     training_begin
     cat >"$JOBS/contain" <<'END_OF_SCRIPT'
 #!/bin/bash
-# contain KIND COMMAND…: in a container of that kind. Where there is a folder "inside", it is "outside" that is seen there. Process
-# 1 is not the command: unshare(1) of util-linux 2.38 ends with 1 where that is killed.
+# contain KIND COMMAND…: in a container of that kind. Where there is a folder "inside", it is
+# "outside" that is seen there. Process 1 is not the command: unshare(1) of util-linux 2.38 ends
+# with 1 where that is killed.
 case $1 in
 root) options=(--map-root-user) ;;
 self) options=(--map-current-user --keep-caps) ;;
 pid) options=(--map-current-user --keep-caps --pid --fork --mount-proc) ;;
 esac
 shift
-exec unshare --user --mount "${options[@]}" -- bash -c 'mount -t tmpfs none /run && [ -z "$(ls -A /run)" ] || exit 2
+exec unshare --user --mount "${options[@]}" -- bash -c 'mount -t tmpfs none /run &&
+    [ -z "$(ls -A /run)" ] || exit 2
     [ ! -d inside ] || mount --bind outside inside || exit 2
     [ $$ = 1 ] || exec "$@"
     "$@"
@@ -50,20 +53,27 @@ teardown() {
 
 as() { cluster run --user "$1" --node "$2" "${@:3}"; }
 
-# train NAME KIND NODES [OPTION…]: prints the job's id. Slurm's PMIx speaks with nobody who says that he is another user: root, too.
+# train NAME KIND NODES [OPTION…]: prints the job's id. Slurm's PMIx speaks with nobody who says
+# that he is another user: root, too.
 train() {
     local nodes=${3//,/ }
     local -x SRUN_OPTIONS=
     [ "$2" != root ] || SRUN_OPTIONS=--mpi=pmi2
     # shellcheck disable=SC2086
-    train_submit "$1" --wrap-with "./contain $2" "-N$(wc -w <<<"$nodes")" -w "$3" --ntasks-per-node=2 \
+    train_submit "$1" --wrap-with "./contain $2" "-N$(wc -w <<<"$nodes")" -w "$3" \
+        --ntasks-per-node=2 \
         --gpus-per-task=0 --exclusive -- --ckpt-every 10 --log-level info "${@:4}"
 }
 
-# clients NODE JOB: what the job's service there has to say of each of its clients that is connected.
-clients() { as 1 "$1" muster-ckptd --status "/run/muster/job-$2/ckptd/socket" 2>/dev/null | grep 'client connected'; }
+# clients NODE JOB: what the job's service there has to say of each of its clients that is
+# connected.
+clients() {
+    as 1 "$1" muster-ckptd --status "/run/muster/job-$2/ckptd/socket" 2>/dev/null |
+        grep 'client connected'
+}
 
-# wrote NODE JOB: whether the service there has made a checkpoint durable; of several writers' services that is the first node's.
+# wrote NODE JOB: whether the service there has made a checkpoint durable; of several writers'
+# services that is the first node's.
 wrote() { clients "$1" "$2" | grep -q 'step [0-9]* is durable'; }
 
 # Whether no step has started a service.
@@ -83,7 +93,9 @@ ended() {
     job_wait "$2" 180 COMPLETED
     [ "$(job_restarts "$2")" -eq 1 ]
     [ "$(grep -c 'service of its own' "$JOBS/$1.log")" -eq 0 ]
-    muster-ckpt diff "$JOBS/reference" "$JOBS/$3" || { echo "$3: the final state differs" && return 1; }
+    muster-ckpt diff "$JOBS/reference" "$JOBS/$3" || {
+        echo "$3: the final state differs" && return 1
+    }
     diff <(muster-curve "$JOBS/$3") <(muster-curve "$JOBS/reference")
 }
 
@@ -112,10 +124,14 @@ ended() {
 }
 
 # has_unread NODE PID: whether something that the process has not read yet is in one of its sockets.
-has_unread() { as root "$1" ss -xHnp state connected | grep "pid=$2," | awk '$3 > 0 { found = 1 } END { exit !found }'; }
+has_unread() {
+    as root "$1" ss -xHnp state connected | grep "pid=$2," |
+        awk '$3 > 0 { found = 1 } END { exit !found }'
+}
 
-# stop_before_a_save NODE PID NAME: stops the service there between two saves, the next of which then waits in its socket. Where it
-# was stopped before it could answer for the last one, nothing comes: it goes on, and this fails.
+# stop_before_a_save NODE PID NAME: stops the service there between two saves, the next of which
+# then waits in its socket. Where it was stopped before it could answer for the last one, nothing
+# comes: it goes on, and this fails.
 stop_before_a_save() {
     local look
     kill -STOP "$2"
@@ -182,7 +198,8 @@ int slurm_spank_task_init(spank_t spank, int argc, char **argv)
 	if (prctl(PR_SET_DUMPABLE, 1) < 0 || unshare(CLONE_NEWUSER | CLONE_NEWNS) < 0)
 		return -1;
 	int fd = open("/proc/self/uid_map", O_WRONLY);
-	return fd < 0 || write(fd, map, strlen(map)) < 0 || close(fd) < 0 || mount("none", "/run", "tmpfs", 0, NULL) < 0 ? -1 : 0;
+	return fd < 0 || write(fd, map, strlen(map)) < 0 || close(fd) < 0 ||
+		mount("none", "/run", "tmpfs", 0, NULL) < 0 ? -1 : 0;
 }
 END_OF_SOURCE
     cc -shared -fPIC "$JOBS/enter.c" -o "$JOBS/enter.so"
@@ -208,7 +225,8 @@ END_OF_SOURCE
     echo "$output"
     [ "$status" -eq 0 ]
     [[ $output = *"pid "*", job "* ]]
-    run cluster run srun --muster -w n1 -n1 unshare --map-root-user --net --mount bash -c "mount -t tmpfs none /run && $ask"
+    run cluster run srun --muster -w n1 -n1 unshare --map-root-user --net --mount \
+        bash -c "mount -t tmpfs none /run && $ask"
     echo "$output"
     [ "$status" -ne 0 ]
     [[ $output = *"ckptd is not there; at its abstract name: Connection refused"* ]]
@@ -231,7 +249,8 @@ time.sleep(1000)' "$last" >"$BATS_TEST_TMPDIR/stranger" 3>&- &
     run train_now strange --muster --mpi=pmi2 -w n1 -n1 --
     echo "$output"
     [ "$status" -eq 0 ]
-    [ "$(grep -c 'belongs to user 65534, not to 0: starting a service of its own' <<<"$output")" -eq 1 ]
+    [ "$(grep -c 'belongs to user 65534, not to 0: starting a service of its own' <<<"$output")" \
+        -eq 1 ]
     train_equals_reference strange
     # Who has the path needs no name.
     run cluster run srun --muster -w n1 -n1 bash -c 'muster-ckptd --status "$MUSTER_CKPTD"'

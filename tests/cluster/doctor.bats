@@ -1,6 +1,7 @@
 #!/usr/bin/env bats
 # SPDX-License-Identifier: Apache-2.0
-# muster-doctor on a real Slurm: each fault provoked, and its line. What a namespace can't have is faked below the probe.
+# muster-doctor on a real Slurm: each fault provoked, and its line. What a namespace can't have is
+# faked below the probe.
 
 load helpers
 
@@ -34,7 +35,8 @@ sleep 4
 END
     chmod 755 "$JOBS/doctor.sh" "$JOBS/as" "$JOBS/slow-end" "$JOBS/goes-on.sh"
     mkdir "$JOBS/slow"
-    echo '{"step":9,"checkpoint":{"stall":4.5,"flush":100,"bytes":1000}}' >"$JOBS/slow/metrics-3.jsonl"
+    echo '{"step":9,"checkpoint":{"stall":4.5,"flush":100,"bytes":1000}}' \
+        >"$JOBS/slow/metrics-3.jsonl"
     # All at once: a job waits for the scheduler longer than it runs.
     STEP='--gpus-per-task=1' WORDS='--dir ckpt' job healthy -N4 --ntasks-per-node=2 --gres=gpu:2 -c1
     STEP='' WORDS='' job one-a-node -N4 --ntasks-per-node=1 -c1
@@ -43,15 +45,21 @@ END
     STEP='' WORDS='' job no-requeue -N1 --no-requeue
     STEP='' WORDS='' job truncate -N1 --open-mode=truncate
     STEP='' WORDS='--dir slow' job slow -N1
-    cluster run sbatch --muster --open-mode=append -o script.out --parsable --wrap muster-doctor >"$JOBS/script.id"
+    cluster run sbatch --muster --open-mode=append -o script.out --parsable --wrap muster-doctor \
+        >"$JOBS/script.id"
     STEP='--gres=none' WORDS='' job gpu-step -N1 -w n1 -n2 --gres=gpu:2
     STEP='--gpus-per-node=0' WORDS='' job gpu-left -N1 -w n1 -n2 --gpus-per-node=2
     STEP='--exact -N1 -n2' WORDS='' job part -N2 -n4 --exclusive
-    cluster run sbatch --muster --open-mode=append -o goes-on.out -N4 --ntasks-per-node=2 --parsable goes-on.sh >"$JOBS/goes-on.id"
+    cluster run sbatch --muster --open-mode=append -o goes-on.out -N4 --ntasks-per-node=2 \
+        --parsable goes-on.sh >"$JOBS/goes-on.id"
 }
 
-# job NAME SBATCH-ARGUMENT…: runs it in a batch job, with srun's options in STEP and its own in WORDS.
-job() { cluster run sbatch --muster --open-mode=append -o "$1.out" -J "$1" "${@:2}" --parsable doctor.sh >"$JOBS/$1.id"; }
+# job NAME SBATCH-ARGUMENT…: runs it in a batch job, with srun's options in STEP and its own in
+# WORDS.
+job() {
+    cluster run sbatch --muster --open-mode=append -o "$1.out" -J "$1" "${@:2}" \
+        --parsable doctor.sh >"$JOBS/$1.id"
+}
 
 # told NAME: what that job said, and its status.
 told() {
@@ -72,12 +80,15 @@ on_node() { cluster run --user root --node "$1" sh -c "$2"; }
 # step SRUN-OPTION…: runs the doctor in a step, without our plugin in srun.
 step() { run cluster run timeout -k 10 "$HANG" srun --mpi=pmix "$@"; }
 
-# found STATUS SEVERITY CHECK PART…: there is one line of this check, with all the parts, and the status was this.
+# found STATUS SEVERITY CHECK PART…: there is one line of this check, with all the parts, and the
+# status was this.
 found() {
     local want=$1 line part
     line=$(grep "^$2: $3: " <<<"$output") || { echo "$output"; echo "nothing of $3"; return 1; }
     [ "$(wc -l <<<"$line")" -eq 1 ] || { echo "$output"; echo "more than a line of $3"; return 1; }
-    for part in "${@:4}"; do [[ $line = *"$part"* ]] || { echo "$line"; echo "without: $part"; return 1; }; done
+    for part in "${@:4}"; do
+        [[ $line = *"$part"* ]] || { echo "$line"; echo "without: $part"; return 1; }
+    done
     [ "$status" -eq "$want" ] || { echo "$output"; echo "status $status, not $want"; return 1; }
 }
 
@@ -85,10 +96,13 @@ found() {
 also_said() {
     local line
     line=$(grep "^[a-z]*: $1: " <<<"$output")
-    grep -qF "muster: $line" <<<"$output" || { echo "$output"; echo "the plugin did not say: $line"; return 1; }
+    grep -qF "muster: $line" <<<"$output" || {
+        echo "$output"; echo "the plugin did not say: $line"; return 1
+    }
 }
 
-# plugin_says STATUS COUNT LINE SRUN-ARGUMENT…: a step with --muster ends so, and the plugin says that line so often.
+# plugin_says STATUS COUNT LINE SRUN-ARGUMENT…: a step with --muster ends so, and the plugin says
+# that line so often.
 plugin_says() {
     local want=$1 count=$2 line=$3
     shift 3
@@ -146,11 +160,13 @@ faults() { grep -c '^\(error\|warning\): ' <<<"$output" || :; }
     MUSTER_PREFLIGHT=warn plugin_says 0 1 "$too_few" -N1 -w n1 -n3 --gres=gpu:1 echo began
     [ "$(grep -c ^began <<<"$output")" -eq 3 ]
     MUSTER_PREFLIGHT=off plugin_says 0 0 muster: -N1 -w n1 -n3 --gres=gpu:1 echo began
-    plugin_says 2 1 "muster: error: gpu-shared: ranks 0-1 on n1: GPU 0 of the node" -N2 -w n1,n2 --ntasks-per-node=2 --gres=gpu:2 \
+    plugin_says 2 1 "muster: error: gpu-shared: ranks 0-1 on n1: GPU 0 of the node" -N2 -w n1,n2 \
+        --ntasks-per-node=2 --gres=gpu:2 \
         --gpu-bind=map_gpu:0,0 echo began
     grep -q "gpu-shared: ranks 2-3 on n2:" <<<"$output"
     # What only warns is logged once, not by each node.
-    plugin_says 0 1 "muster: warning: gpu-idle: rank 0 on n1: 1 task a node and 2 GPUs" -N4 -n4 --gres=gpu:2 true
+    plugin_says 0 1 "muster: warning: gpu-idle: rank 0 on n1: 1 task a node and 2 GPUs" -N4 -n4 \
+        --gres=gpu:2 true
     [ "$(grep -c gpu-idle <<<"$output")" -eq 1 ]
     # One process may drive all of them, and so may what it starts.
     plugin_says 0 0 muster: -N1 -n1 --gres=gpu:2 true
@@ -166,7 +182,8 @@ faults() { grep -c '^\(error\|warning\): ' <<<"$output" || :; }
     wait_for "$GIVING_UP" all_idle
 }
 
-# The device cgroup is faked by a device file that the user may not open: access(2) says the same of both.
+# The device cgroup is faked by a device file that the user may not open: access(2) says the same of
+# both.
 @test "GPUs of the siblings hidden" {
     two_cpus
     cluster run unshare -m --map-current-user --keep-caps mount -t tmpfs none /mnt 2>/dev/null ||
@@ -189,7 +206,8 @@ exec unshare -m --map-current-user --keep-caps bash -c '
 END
     chmod 755 "$JOBS/hide"
     step -N2 -w n1,n2 --ntasks-per-node=2 --gpus-per-task=1 ./hide
-    found 3 warning gpu-hidden "ranks 0-3 on n1, n2:" --gres-flags=allow-task-sharing --gpus-per-node=2
+    found 3 warning gpu-hidden "ranks 0-3 on n1, n2:" --gres-flags=allow-task-sharing \
+        --gpus-per-node=2
     [ "$(faults)" -eq 1 ]
 }
 
@@ -197,11 +215,14 @@ END
     two_cpus
     step -N2 -w n1,n2 --ntasks-per-node=2 -c2 taskset -c 0 muster-doctor
     found 3 warning cpu-few "ranks 0-3 on n1, n2: may use 1 CPU of 2" --cpus-per-task=2
-    found 3 warning cpu-overlap "ranks 0-3 on n1, n2: 2 ranks of a node are bound to CPU 0" --cpu-bind=cores
-    # A step has the CPUs of slurmd here; elsewhere it is Slurm that binds the tasks before the plugin looks.
+    found 3 warning cpu-overlap "ranks 0-3 on n1, n2: 2 ranks of a node are bound to CPU 0" \
+        --cpu-bind=cores
+    # A step has the CPUs of slurmd here; elsewhere it is Slurm that binds the tasks before the
+    # plugin looks.
     slurmd=$(cat "$(cluster status dir)/pid/slurmd-n1")
     all=$(taskset -pc "$slurmd" | sed 's/.*: //')
-    taskset -apc 0 "$slurmd" >/dev/null # all threads: newer releases begin a step on another than the first
+    # all threads: newer releases begin a step on another than the first
+    taskset -apc 0 "$slurmd" >/dev/null
     plugin_says 0 1 "muster: warning: cpu-few: ranks 0-1 on n1: may use 1 CPU of 2 asked for: srun --cpus-per-task=2" \
         -N1 -w n1 -n2 -c2 true
     taskset -apc "$all" "$slurmd" >/dev/null
@@ -267,15 +288,18 @@ time.sleep(50)' 3>&- &
     wait_for 10 cluster run --node n1 bash -c ': </dev/tcp/n1/25999' 2>/dev/null
     step -N2 -w n1,n2 --export=ALL,MASTER_PORT=25999 muster-doctor
     doctors=$output
-    plugin_says 0 1 "muster: $(grep '^error: port-taken: ' <<<"$doctors")" -N2 -w n1,n2 --export=ALL,MASTER_PORT=25999 true
+    plugin_says 0 1 "muster: $(grep '^error: port-taken: ' <<<"$doctors")" -N2 -w n1,n2 \
+        --export=ALL,MASTER_PORT=25999 true
     kill "$listener"
     output=$doctors status=1
-    found 1 error port-taken "rank 0 on n1: can't listen on MASTER_PORT=25999: Address already in use" "set MASTER_PORT"
+    found 1 error port-taken \
+        "rank 0 on n1: can't listen on MASTER_PORT=25999: Address already in use" "set MASTER_PORT"
     [ "$(faults)" -eq 1 ]
     on_node n3 'sed "/ n1\$/d" /etc/hosts >/run/hosts && echo 127.0.1.1 n1 >>/run/hosts && mount --bind /run/hosts /etc/hosts'
     step -N4 --ntasks-per-node=2 muster-doctor
     on_node n3 'umount /etc/hosts'
-    found 1 error master-unreachable "rank 4 on n3: can't reach rank 0 at n1: 127.0.1.1 port" "Connection refused" \
+    found 1 error master-unreachable "rank 4 on n3: can't reach rank 0 at n1: 127.0.1.1 port" \
+        "Connection refused" \
         "an address of n1 that every node reaches"
     step -N2 -w n1,n2 --export=ALL,MASTER_ADDR=nowhere.invalid muster-doctor
     found 1 error master-unreachable "ranks 0-1 on n1, n2: can't reach rank 0 at nowhere.invalid:"
@@ -285,10 +309,13 @@ time.sleep(50)' 3>&- &
     faketime=$(find /usr/lib -name libfaketime.so.1 | head -n 1)
     [ -n "$faketime" ] || skip "no libfaketime"
     # PMIx does not start under libfaketime; a shared folder does.
-    step --mpi=none --export="ALL,MUSTER_RDZV_DIR=$JOBS" -N4 -w n[1-4] ./as 2 env LD_PRELOAD="$faketime" FAKETIME=-90s \
+    step --mpi=none --export="ALL,MUSTER_RDZV_DIR=$JOBS" -N4 -w n[1-4] ./as 2 \
+        env LD_PRELOAD="$faketime" FAKETIME=-90s \
         FAKETIME_DONT_FAKE_MONOTONIC=1
-    found 3 warning clocks-apart "rank 2 on n3: the clock is 90 s behind that of rank 0 on n1" chrony
-    step --mpi=none --export="ALL,MUSTER_RDZV_DIR=$JOBS" -N2 -w n1,n2 ./as 1 env LD_PRELOAD="$faketime" FAKETIME=+0.5s \
+    found 3 warning clocks-apart "rank 2 on n3: the clock is 90 s behind that of rank 0 on n1" \
+        chrony
+    step --mpi=none --export="ALL,MUSTER_RDZV_DIR=$JOBS" -N2 -w n1,n2 ./as 1 \
+        env LD_PRELOAD="$faketime" FAKETIME=+0.5s \
         FAKETIME_DONT_FAKE_MONOTONIC=1
     [ "$status" -eq 0 ]
     [ "$(faults)" -eq 0 ]
@@ -318,21 +345,25 @@ library() {
 #!/bin/bash
 export LD_LIBRARY_PATH=$PWD/lib$SLURM_NODEID
 [ $SLURM_NODEID = 0 ] && exec muster-doctor
-sed 's/0\.2\.0/0.0.9/g' "$(command -v muster-doctor)" >/tmp/muster-doctor && chmod 755 /tmp/muster-doctor && exec /tmp/muster-doctor
+sed 's/0\.2\.0/0.0.9/g' "$(command -v muster-doctor)" >/tmp/muster-doctor &&
+    chmod 755 /tmp/muster-doctor && exec /tmp/muster-doctor
 END
     chmod 755 "$JOBS/versions"
     step -N2 -w n1,n2 ./versions
     for node in n1 n2; do on_node $node 'umount /proc/driver'; done
     found 1 warning driver-differs "rank 1 on n2: driver 535.104.05 here, 550.54.14 on most"
-    found 1 warning cuda-differs "rank 1 on n2: CUDA 12.2 with runtime 12.0 here, 12.4 with runtime 12.1 on most"
+    found 1 warning cuda-differs \
+        "rank 1 on n2: CUDA 12.2 with runtime 12.0 here, 12.4 with runtime 12.1 on most"
     found 1 error nccl-differs "rank 1 on n2: NCCL 2.22.9 here, 2.28.9 on most"
-    found 1 error muster-differs "rank 1 on n2: Muster 0.0.9 (build" "here, 0.2.0 (build" "same package"
+    found 1 error muster-differs "rank 1 on n2: Muster 0.0.9 (build" "here, 0.2.0 (build" \
+        "same package"
 }
 
 @test "the shared directory: not shared, not writable, full, too small" {
     two_cpus
     step -N4 --ntasks-per-node=2 muster-doctor --dir /tmp/run1
-    found 1 error dir-not-shared "ranks 2, 4, 6 on n2, n3, n4: /tmp/run1 is not the directory that rank 0 on n1 has there"
+    found 1 error dir-not-shared \
+        "ranks 2, 4, 6 on n2, n3, n4: /tmp/run1 is not the directory that rank 0 on n1 has there"
     [ "$(faults)" -eq 1 ]
     mkdir -m 777 "$JOBS/readonly"
     on_node n2 "mount --bind '$JOBS/readonly' '$JOBS/readonly' && mount -o remount,ro,bind '$JOBS/readonly'"
@@ -344,9 +375,11 @@ END
     found 1 error dir-unusable "ranks 0-1 on n1, n2: couldn't write in locked: Permission denied"
     cluster run --user root mount -t tmpfs -o mode=1777,size=64k none "$JOBS/full"
     step -N2 -w n1,n2 muster-doctor --dir full
-    found 1 error dir-full "ranks 0-1 on n1, n2: couldn't write in full: No space left on device" prune
+    found 1 error dir-full "ranks 0-1 on n1, n2: couldn't write in full: No space left on device" \
+        prune
     mkdir -m 777 "$JOBS/saved"
-    echo '{"step":9,"checkpoint":{"stall":0.01,"flush":0.1,"bytes":9000000000000000}}' >"$JOBS/saved/metrics-0.jsonl"
+    echo '{"step":9,"checkpoint":{"stall":0.01,"flush":0.1,"bytes":9000000000000000}}' \
+        >"$JOBS/saved/metrics-0.jsonl"
     step -N2 -w n1,n2 muster-doctor --dir saved
     found 1 error dir-full "ranks 0-1 on n1, n2: saved has" "two checkpoints need"
     [ -z "$(find "$JOBS" -name '.muster-doctor*')" ]
@@ -356,7 +389,8 @@ END
     on_node n2 'mount -t tmpfs none /sys/class && mkdir -p /sys/class/infiniband/mlx5_0'
     step -N2 -w n1,n2 bash -c 'ulimit -l 64 && exec muster-doctor'
     on_node n2 'umount /sys/class'
-    found 3 warning locked-memory "rank 1 on n2: locked memory is limited to 64 KiB" LimitMEMLOCK=infinity
+    found 3 warning locked-memory "rank 1 on n2: locked memory is limited to 64 KiB" \
+        LimitMEMLOCK=infinity
 }
 
 @test "a job that can't come back, or forgets what it wrote" {
@@ -374,8 +408,10 @@ END
 
 @test "times that are shorter than a save" {
     run cluster run muster-doctor --partition spot --dir "$JOBS/slow"
-    found 1 warning grace-short "GraceTime of partition spot is 15 s, and a save took 104.5 s" GraceTime=209
-    # The job's checkpoint service writes on when the step is killed: then only the copy has to be in time.
+    found 1 warning grace-short "GraceTime of partition spot is 15 s, and a save took 104.5 s" \
+        GraceTime=209
+    # The job's checkpoint service writes on when the step is killed: then only the copy has to be
+    # in time.
     told slow
     found 1 warning killwait-short "KillWait is 2 s, and a save took 4.5 s" KillWait=9
     [[ $output != *grace-short* ]]
@@ -383,11 +419,13 @@ END
 
 @test "a plugin that Slurm can't load" {
     mkdir "$JOBS/other"
-    gcc -shared -fPIC -x c -o "$JOBS/other/spank_muster.so" - <<<'const char plugin_name[] = "muster", plugin_type[] = "spank";
+    gcc -shared -fPIC -x c -o "$JOBS/other/spank_muster.so" - \
+        <<<'const char plugin_name[] = "muster", plugin_type[] = "spank";
 const unsigned int plugin_version = 0x140b00, spank_plugin_version = 1;'
     cluster plugin "$JOBS/other/spank_muster.so"
     run cluster run muster-doctor
-    found 3 warning plugin-unloaded "other/spank_muster.so was built for Slurm 20.11, and this is" --with-slurm
+    found 3 warning plugin-unloaded "other/spank_muster.so was built for Slurm 20.11, and this is" \
+        --with-slurm
     rm "$JOBS/other/spank_muster.so"
     run cluster run muster-doctor
     cluster plugin "$PLUGIN"
@@ -401,7 +439,8 @@ const unsigned int plugin_version = 0x140b00, spank_plugin_version = 1;'
     run cluster run muster-doctor
     sed -i /^SrunPortRange/d "$conf"
     cluster run --user root scontrol reconfigure
-    found 3 warning srun-ports "SrunPortRange has 4 ports, and an srun on 1 node listens on 5" "5 ports or more for each srun"
+    found 3 warning srun-ports "SrunPortRange has 4 ports, and an srun on 1 node listens on 5" \
+        "5 ports or more for each srun"
     run cluster run muster-doctor
     [ "$status" -eq 0 ]
 }
@@ -426,14 +465,17 @@ import json, sys
 told = json.load(sys.stdin)
 assert (told["ranks"], told["nodes"], told["worst"]) == (8, 4, "error"), told
 first = told["findings"][0]
-assert first["check"] == "dir-not-shared" and first["ranks"] == [2, 4, 6] and first["nodes"] == ["n2", "n3", "n4"], first'
+assert first["check"] == "dir-not-shared" and first["ranks"] == [2, 4, 6] and \
+    first["nodes"] == ["n2", "n3", "n4"], first'
 }
 
 @test "a rank that does not come is named, and a Slurm that does not answer holds nobody up" {
-    step -N2 -w n1,n2 --kill-on-bad-exit=1 bash -c '[ $SLURM_PROCID = 0 ] || exec sleep 30; exec muster-doctor --timeout 2'
+    step -N2 -w n1,n2 --kill-on-bad-exit=1 \
+        bash -c '[ $SLURM_PROCID = 0 ] || exec sleep 30; exec muster-doctor --timeout 2'
     [ "$status" -ne 0 ]
     [[ $output = *"rank 1 (on n2) did not come"* ]]
-    sed 's/^SlurmctldHost=.*/SlurmctldHost=ctl(10.77.0.99)/' "$(cluster status conf)" >"$JOBS/away.conf"
+    sed 's/^SlurmctldHost=.*/SlurmctldHost=ctl(10.77.0.99)/' "$(cluster status conf)" \
+        >"$JOBS/away.conf"
     began=$SECONDS
     run cluster run env SLURM_CONF="$JOBS/away.conf" muster-doctor --slurm-timeout 1
     [ $((SECONDS - began)) -le 5 ]

@@ -26,18 +26,21 @@ setup() { plugin_require; }
 teardown() {
     cluster_explain
     # What a failed test has left would keep nodes from the next.
-    [ -n "${BATS_TEST_COMPLETED-}" ] || [ ! -e "$PLUGIN" ] || cluster run --user root scancel --user=muster-test1
+    [ -n "${BATS_TEST_COMPLETED-}" ] || [ ! -e "$PLUGIN" ] ||
+        cluster run --user root scancel --user=muster-test1
 }
 
 # The lines of the README's examples.
 lines() { sed -n '/^## Examples/,/^## When/s/^    \([^#].*\)/\1/p' "$MUSTER_TOP/README.md"; }
 
-# paste SCRIPT: the README's line for that script; prints the job's id. /shared is a folder of this cluster.
+# paste SCRIPT: the README's line for that script; prints the job's id. /shared is a folder of this
+# cluster.
 paste_line() {
     local line
     line=$(lines | grep "slurm-examples/$1\$") || return 1
     # shellcheck disable=SC2086 # none or several
-    cluster run env PATH="$EXAMPLE_PATH" TRAIN_ARGS="$TRAIN_ARGS" SBATCH_OUTPUT=slurm-%j.out ${SLOW-} bash -c \
+    cluster run env PATH="$EXAMPLE_PATH" TRAIN_ARGS="$TRAIN_ARGS" SBATCH_OUTPUT=slurm-%j.out \
+        ${SLOW-} bash -c \
         "${line//\/shared/$JOBS\/shared}" | sed -n 's/^Submitted batch job //p' | grep .
 }
 
@@ -45,7 +48,8 @@ paste_line() {
 finished() { job_wait "$1" 90 COMPLETED && train_equals_reference "shared/$2"; }
 
 @test "the README has a line for every script, and no other" {
-    diff <(lines | sed 's/.*slurm-examples\///' | sort) <(cd "$MUSTER_TOP/slurm-examples" && ls ./*.sbatch | cut -c3- | sort)
+    diff <(lines | sed 's/.*slurm-examples\///' | sort) \
+        <(cd "$MUSTER_TOP/slurm-examples" && ls ./*.sbatch | cut -c3- | sort)
 }
 
 @test "ranks" {
@@ -70,7 +74,8 @@ finished() { job_wait "$1" 90 COMPLETED && train_equals_reference "shared/$2"; }
     id=$(paste_line train-array.sbatch)
     wait_for 90 array_ended "$id"
     [ "$(cat "$JOBS"/shared/rates/rate-*/curve.txt | grep -c "^ *$STEPS ")" -eq 4 ]
-    [ "$(tail -qn 1 "$JOBS"/shared/rates/rate-*/curve.txt | awk '{ print $3 }' | sort -u | wc -l)" -eq 4 ]
+    [ "$(tail -qn 1 "$JOBS"/shared/rates/rate-*/curve.txt | awk '{ print $3 }' | sort -u | wc -l)" \
+        -eq 4 ]
 }
 array_ended() { [ -z "$(cluster run squeue -h -j "$1" 2>/dev/null)" ]; }
 
@@ -81,7 +86,8 @@ array_ended() { [ -z "$(cluster run squeue -h -j "$1" 2>/dev/null)" ]; }
     job_wait "$id" 120 COMPLETED
     python3 "$MUSTER_TOP/tests/tools/check_trace.py" "$JOBS/shared/scaling/trace.json" 8 1 10 8
     for k in 0 1 2 3 4 5 6 7; do
-        grep -q "\"process_name\", \"args\": {\"name\": \"rank $k on n$((k / 2 + 1))\"}" "$JOBS/shared/scaling/trace.json"
+        grep -q "\"process_name\", \"args\": {\"name\": \"rank $k on n$((k / 2 + 1))\"}" \
+            "$JOBS/shared/scaling/trace.json"
     done
     cat "$(job_output "$id")"
     grep -q '^ranks  tokens/s  speedup  efficiency ' "$(job_output "$id")"
@@ -101,7 +107,9 @@ for run, row, nodes in zip(runs, table, (1, 2, 4)):
     assert near(run["tokens_per_second"], median(lambda l: l["tokens_per_second"]))
     for name in "milliseconds", "communication_milliseconds", "exposed_milliseconds":
         assert near(run[name], median(lambda l: l[name])) and run[name] > 0, (name, run)
-    assert near(run["hidden_milliseconds"], median(lambda l: max(l["communication_milliseconds"] - l["exposed_milliseconds"], 0)))
+    assert near(run["hidden_milliseconds"],
+        median(lambda l: max(l["communication_milliseconds"] -
+            l["exposed_milliseconds"], 0)))
     assert near(run["speedup"], run["tokens_per_second"] / runs[0]["tokens_per_second"])
     assert near(run["efficiency"], run["speedup"] * 2 / run["ranks"])
     # The file has fewer digits than the table was rounded from: a half may go either way.
@@ -109,7 +117,8 @@ for run, row, nodes in zip(runs, table, (1, 2, 4)):
         run[k + "_milliseconds"] for k in ("communication", "hidden", "exposed")]
     for text, value, digits in zip(row[1:2] + row[3:], shown, (0, 1, 1, 2, 2, 2)):
         text = text.rstrip("%")
-        assert abs(float(text) - value) <= 0.5001 * 10 ** -digits and len(text.partition(".")[2]) == digits, (text, value, row)
+        assert abs(float(text) - value) <= 0.5001 * 10 ** -digits \
+            and len(text.partition(".")[2]) == digits, (text, value, row)
 END2
 }
 
@@ -118,12 +127,15 @@ END2
     id=$(SLOW="LD_PRELOAD=$JOBS/slow_steps.so STEP_MILLISECONDS=50" paste_line train-elastic.sbatch)
     wait_for 60 train_attempt_has shared/elastic 0 5
     [ "$(job_field "$id" NumNodes)" = 4 ]
-    taker=$(cluster run sbatch --parsable -p ondemand -N1 --exclusive -o /dev/null --wrap 'sleep 100')
+    taker=$(cluster run sbatch --parsable -p ondemand -N1 --exclusive -o /dev/null \
+        --wrap 'sleep 100')
     job_wait_attempt "$id" 1 60
     finished "$id" elastic
-    ranks=$(sed -n 's/.*"event": *"start".*"world_size": *\([0-9]*\).*/\1/p' "$JOBS/shared/elastic/attempts.jsonl" | xargs)
+    ranks=$(sed -n 's/.*"event": *"start".*"world_size": *\([0-9]*\).*/\1/p' \
+        "$JOBS/shared/elastic/attempts.jsonl" | xargs)
     echo "ranks of the attempts: $ranks"
-    # Fewer nodes than three, where the epilog on another was not through yet. (job_restarts says what a third one is.)
+    # Fewer nodes than three, where the epilog on another was not through yet. (job_restarts says
+    # what a third one is.)
     [[ $ranks = 8\ [246]* ]]
     # Six ranks have one or two of the eight slots each.
     [[ $ranks != *6 ]] || grep -q '^step .*  uneven +50%$' "$(job_output "$id")"
@@ -135,15 +147,16 @@ END2
 
 need_torch() { has_torch || skip "no python3-torch"; }
 
-# torch_alike FILE FILE: the same epoch, step, weights and optimizer state. Not to the last bit: DDP sums its first step
-# after a start in buckets of another shape.
+# torch_alike FILE FILE: the same epoch, step, weights and optimizer state. Not to the last bit: DDP
+# sums its first step after a start in buckets of another shape.
 torch_alike() {
     (cd "$JOBS" && /usr/bin/python3 - "$@" <<'END2'
 import sys, torch
 a, b = (torch.load(name) for name in sys.argv[1:])
 assert (a["epoch"], a["step"]) == (b["epoch"], b["step"])
-flat = [torch.cat([t.flatten() for t in s["model"].values()] + [t.flatten() for state in s["optimizer"]["state"].values()
-                                                               for t in state.values()]) for s in (a, b)]
+flat = [torch.cat([t.flatten() for t in s["model"].values()] +
+                  [t.flatten() for state in s["optimizer"]["state"].values()
+                   for t in state.values()]) for s in (a, b)]
 difference = (flat[0] - flat[1]).abs().max().item()
 print("largest difference", difference)
 assert len(flat[0]) > 6000 and difference < 1e-5
@@ -156,13 +169,17 @@ END2
     line=$(sed -n 's/^    \(srun .*torch_ddp.py .*\)/\1/p' "$MUSTER_TOP/README.md")
     [ -n "$line" ]
     line="${line/--checkpoint/--epochs 6 --checkpoint}"
-    run cluster run env PATH="$EXAMPLE_PATH" OMP_NUM_THREADS=1 timeout -k 10 $((2 * HANG)) bash -c "${line//\/shared\//}"
+    run cluster run env PATH="$EXAMPLE_PATH" OMP_NUM_THREADS=1 timeout -k 10 $((2 * HANG)) \
+        bash -c "${line//\/shared\//}"
     echo "$output"
     [ "$status" -eq 0 ]
     [ "$(grep -c '^epoch . of 6, 8 ranks, loss ' <<<"$output")" -eq 6 ]
-    awk '/^epoch/ { last = $NF; if (!first) first = last } END { exit !(4 * last < first) }' <<<"$output" # it learns
+    # it learns
+    awk '/^epoch/ { last = $NF; if (!first) first = last } END { exit !(4 * last < first) }' \
+        <<<"$output"
     export OMP_NUM_THREADS=1
-    id=$(cluster run env PATH="$EXAMPLE_PATH" CKPT="$JOBS/shared/ddp.pt" SCRIPT=slurm-examples/torch_ddp.py \
+    id=$(cluster run env PATH="$EXAMPLE_PATH" CKPT="$JOBS/shared/ddp.pt" \
+        SCRIPT=slurm-examples/torch_ddp.py \
         sbatch --parsable slurm-examples/torch-ddp.sbatch --epochs 6)
     wait_for 90 grep -q '^epoch 2 of 6' "$(job_output "$id")"
     job_preempt "$id" 0
@@ -190,8 +207,11 @@ END2
 
 @test "Slurm takes the lines of slurm.conf" {
     mine=$JOBS/slurm-try.conf
-    keys=$(grep -v '^#' "$MUSTER_TOP/slurm-examples/slurm.conf" | sed -n 's/=.*//p' | sort -u | paste -sd '|')
-    { grep -vE "^($keys)=" "$(cluster status conf)"; cat "$MUSTER_TOP/slurm-examples/slurm.conf"; } >"$mine"
+    keys=$(grep -v '^#' "$MUSTER_TOP/slurm-examples/slurm.conf" | sed -n 's/=.*//p' | sort -u |
+        paste -sd '|')
+    {
+        grep -vE "^($keys)=" "$(cluster status conf)"; cat "$MUSTER_TOP/slurm-examples/slurm.conf"
+    } >"$mine"
     # The cluster's munge is not where the machine's is.
     sed -i "s|^AuthInfo=|&socket=$(cluster status dir)/own/munge.socket,|" "$mine"
     run cluster run bash -c "SLURM_CONF=$mine sinfo -h -o %P"

@@ -37,11 +37,14 @@ others=", the first of 4 ranks to fail; the 3 others were stopped for it"
 
 @test "a kill, a crash, an exit and an exception are named with rank and node, once" {
     local -A ends=([kill]='kill -9 $$' [segv]='kill -11 $$' [one]='exit 1'
-        [python]='exec python3 -c "raise ValueError()"' [behind]='until [ -e trapped ]; do sleep 0.1; done; exit 3')
+        [python]='exec python3 -c "raise ValueError()"' \
+            [behind]='until [ -e trapped ]; do sleep 0.1; done; exit 3')
     # What waits for its sleep may see that killed a moment before it gets the signal itself.
     for end in "${!ends[@]}"; do
         begin "$end" -N2 --ntasks-per-node=2 bash -c "[ \$RANK = 2 ] && { ${ends[$end]}; }
-            if [ $end:\$RANK = behind:0 ]; then trap 'exit 69' TERM; touch trapped; sleep 40 & wait; exit 69; fi; exec sleep 40"
+            if [ $end:\$RANK = behind:0 ]; then
+                trap 'exit 69' TERM; touch trapped; sleep 40 & wait; exit 69;
+            fi; exec sleep 40"
     done
     wait
     said kill "2 on n? was killed by signal 9 (Killed)$others"
@@ -58,9 +61,12 @@ others=", the first of 4 ranks to fail; the 3 others were stopped for it"
     begin option --kill-on-bad-exit=0 -N2 --ntasks-per-node=2 bash -c "$fails"
     begin short -K0 -N2 --ntasks-per-node=2 bash -c "$fails"
     SLURM_KILL_BAD_EXIT=0 begin variable -N2 --ntasks-per-node=2 bash -c "$fails"
-    SLURM_KILL_BAD_EXIT=0 begin overruled -K -N2 --ntasks-per-node=2 bash -c '[ $RANK = 2 ] && exit 1; exec sleep 40'
+    SLURM_KILL_BAD_EXIT=0 begin overruled -K -N2 --ntasks-per-node=2 \
+        bash -c '[ $RANK = 2 ] && exit 1; exec sleep 40'
     wait
-    for case in option short variable; do said $case "2 on n? exited with status 1, the first of 4 ranks to fail"; done
+    for case in option short variable; do
+        said $case "2 on n? exited with status 1, the first of 4 ranks to fail"
+    done
     said overruled "2 on n? exited with status 1$others"
 }
 
@@ -84,7 +90,8 @@ suffices() {
         [ $count -lt 12 ]
     done
     echo "srun needs $count ports"
-    run cluster run timeout -k 5 "$HANG" srun --muster -N2 -n2 bash -c 'echo "rank $RANK has a key of ${#MUSTER_STEP_KEY}"'
+    run cluster run timeout -k 5 "$HANG" srun --muster -N2 -n2 \
+        bash -c 'echo "rank $RANK has a key of ${#MUSTER_STEP_KEY}"'
     echo "$output"
     [ "$status" -eq 0 ]
     [ "$(sort <<<"$output")" = "$(printf 'rank %d has a key of 32\n' 0 1)" ]
@@ -95,14 +102,16 @@ suffices() {
     wait
     ports
     said few "1 on n? exited with status 3"
-    said many "1 on n? exited with status 3, the first of 2 ranks to fail; the other was stopped for it"
+    said many \
+        "1 on n? exited with status 3, the first of 2 ranks to fail; the other was stopped for it"
 }
 
 @test "the line has what a program of ours said last, also when it is killed" {
     begin alone -n1 muster-train --data missing.bin --ckpt-dir run
     begin late -N2 -n2 bash -c '[ $RANK = 0 ] || exec sleep 40; exec muster-rdzv -t 1'
     begin plain -n1 --export=NONE /bin/bash -c 'exit 7'
-    gcc -x c -I"$MUSTER_PREFIX/include" -o "$JOBS/silent" - -L"$MUSTER_PREFIX/lib" -lmuster -Wl,-rpath,"$MUSTER_PREFIX/lib" <<'END'
+    gcc -x c -I"$MUSTER_PREFIX/include" -o "$JOBS/silent" - -L"$MUSTER_PREFIX/lib" \
+        -lmuster -Wl,-rpath,"$MUSTER_PREFIX/lib" <<'END'
 #include <muster.h>
 int main(void) { struct muster *muster; return muster_open(&muster, 1); }
 END
@@ -131,7 +140,8 @@ fail_in_components() {
     cat >"$JOBS/two.sh" <<'END'
 #!/bin/bash
 for code in 4 5; do
-    srun --muster --exclusive -N1 -n2 bash -c '[ $RANK = 1 ] && exit '$code'; exec sleep 40' >two-$code 2>&1 &
+    srun --muster --exclusive -N1 -n2 bash -c '[ $RANK = 1 ] && exit '$code'; exec sleep 40' \
+        >two-$code 2>&1 &
 done
 wait
 END
@@ -183,7 +193,8 @@ END
     job_wait "$id" 30 RUNNING
     sleep 1
     job_preempt "$id"
-    id2=$(job_submit --muster -N2 -n2 step.sh '[ $MUSTER_ATTEMPT != 0 ] || { trap "" TERM; sleep 60 & wait; wait; }')
+    id2=$(job_submit --muster -N2 -n2 step.sh \
+        '[ $MUSTER_ATTEMPT != 0 ] || { trap "" TERM; sleep 60 & wait; wait; }')
     job_wait "$id2" 60 RUNNING
     sleep 1
     job_preempt "$id2"

@@ -1,7 +1,7 @@
 #!/usr/bin/env bats
 # SPDX-License-Identifier: Apache-2.0
-# Ranks and nodes that die, links that break, programs that are wrong: the job comes back and ends bit-identical, or ends
-# with a line that says why.
+# Ranks and nodes that die, links that break, programs that are wrong: the job comes back and ends
+# bit-identical, or ends with a line that says why.
 
 load helpers
 load training
@@ -17,11 +17,12 @@ teardown_file() { cluster_end; }
 
 setup() { plugin_require; }
 
-# A slurmstepd that tells an srun of its task's end whose node is gone may do so for minutes, until Slurm takes its step for
-# unkillable and drains the node, which the next test needs.
+# A slurmstepd that tells an srun of its task's end whose node is gone may do so for minutes, until
+# Slurm takes its step for unkillable and drains the node, which the next test needs.
 resume_drained() {
     local name
-    for name in $(cluster run sinfo -h -N -t drain -o '%N %E' 2>/dev/null | sed -n 's/ Kill task failed$//p' | sort -u); do
+    for name in $(cluster run sinfo -h -N -t drain -o '%N %E' 2>/dev/null |
+        sed -n 's/ Kill task failed$//p' | sort -u); do
         slurm_fault "Kill task failed: slurmstepd could not reach an srun that was gone"
         cluster run --user root scontrol update "NodeName=$name" State=RESUME
     done
@@ -35,10 +36,11 @@ teardown() {
         { cluster heal "$node" && cluster start-node "$node"; } >/dev/null 2>&1 || :
 }
 
-# start NAME SBATCH-OPTION… -- TRAIN-OPTION…: submits a training that stands still at a step which nobody planned, so that there is
-# time to look things up; sets $job, $nodes, and $rank0, its pid.
+# start NAME SBATCH-OPTION… -- TRAIN-OPTION…: submits a training that stands still at a step which
+# nobody planned, so that there is time to look things up; sets $job, $nodes, and $rank0, its pid.
 start() {
-    job=$(PAUSE_AT=$((10 + RANDOM % 60)) train_submit "$1" --wrap-with ./pausing --exclusive "${@:2}")
+    job=$(PAUSE_AT=$((10 + RANDOM % 60)) train_submit "$1" --wrap-with ./pausing \
+        --exclusive "${@:2}")
     wait_for 60 train_attempt_has "$1" 0 1
     mapfile -t nodes < <(cluster run scontrol show hostnames "$(job_field "$job" NodeList)")
     wait_for 60 stands_still "$1" "$job"
@@ -79,7 +81,8 @@ node_dies() {
 @test "a whole node dies" {
     for try in 1 2 3; do
         node_dies dead-node-$try
-        grep -q "_step_get_gres_cnt JobId=$job node offset invalid" "$(cluster status log)/slurmctld.log" || break
+        grep -q "_step_get_gres_cnt JobId=$job node offset invalid" \
+            "$(cluster status log)/slurmctld.log" || break
         cat "$JOBS/dead-node-$try.log"
         slurm_fault "the next attempt of a job whose node had died got no GPUs"
         wait_for 60 node_is "$node" idle
@@ -99,10 +102,12 @@ node_dies() {
     cluster heal "$node"
     job_wait "$job" 120 COMPLETED
     cat "$JOBS/cut-node.log"
-    # Slurm requeued it once; what the healed node's ranks ask for is of another attempt and changes nothing. But its srun has the
-    # controller cancel a step whose id the new attempt's step has too, and that one's ranks get a SIGTERM.
+    # Slurm requeued it once; what the healed node's ranks ask for is of another attempt and changes
+    # nothing. But its srun has the controller cancel a step whose id the new attempt's step has
+    # too, and that one's ranks get a SIGTERM.
     if [ "$(job_restarts "$job")" -ne 1 ]; then
-        slurm_fault "a step was cancelled in place of the one of the attempt before, which had its id"
+        slurm_fault \
+            "a step was cancelled in place of the one of the attempt before, which had its id"
         [ "$(job_restarts "$job")" -eq 2 ]
         [ "$(train_notices cut-node)" -eq 1 ]
     fi
@@ -127,7 +132,8 @@ END
     # The training is not over before the daemons are back.
     wait_for 60 stands_still daemons "$job"
     cluster start-controller
-    # What the controller has to know of the job it has written down when it was stopped: some seconds are lost at a kill.
+    # What the controller has to know of the job it has written down when it was stopped: some
+    # seconds are lost at a kill.
     cluster kill-slurmd n2
     cluster kill-controller
     cluster start-slurmd n2
@@ -148,7 +154,8 @@ END
     job_wait "$job" 150 COMPLETED
     cluster start-slurmd "$node"
     cat "$JOBS/dead-slurmd.log"
-    grep "JobId=$job " "$(cluster status log)/slurmctld.log" | grep -q "due to failure of node $node"
+    grep "JobId=$job " "$(cluster status log)/slurmctld.log" |
+        grep -q "due to failure of node $node"
     [ "$(job_restarts "$job")" -ge 1 ]
     train_equals_reference dead-slurmd
     wait_for 60 node_is "$node" idle
@@ -160,7 +167,8 @@ END
 # Rank 3 crashes once rank 0 has logged ten steps of this attempt.
 [ "$SLURM_PROCID" = 3 ] || exec "$@"
 "$@" &
-until [ "$(wc -l 2>/dev/null <"$NAME/metrics-${SLURM_RESTART_COUNT:-0}.jsonl" || echo 0)" -ge 10 ]; do
+until [ "$(wc -l 2>/dev/null \
+    <"$NAME/metrics-${SLURM_RESTART_COUNT:-0}.jsonl" || echo 0)" -ge 10 ]; do
     kill -0 $! 2>/dev/null || { wait $!; exit; }
     sleep 0.05
 done
@@ -210,9 +218,13 @@ all_over() { [ -z "$(cluster run squeue -h)$(cluster_pids -f muster-requeue)" ];
 
 @test "scancel at ten random moments: none comes back" {
     i=0
-    for moment in running running running grace saving; do i=$((i + 1)); cancel_at "cancel-$moment-$i" $moment & done
+    for moment in running running running grace saving; do
+        i=$((i + 1)); cancel_at "cancel-$moment-$i" $moment &
+    done
     wait
-    for moment in grace saving saving saved saved; do i=$((i + 1)); cancel_at "cancel-$moment-$i" $moment & done
+    for moment in grace saving saving saved saved; do
+        i=$((i + 1)); cancel_at "cancel-$moment-$i" $moment &
+    done
     wait
     [ "$(cat "$JOBS"/cancel-*.job | wc -l)" -eq 10 ]
     wait_for 60 all_over

@@ -1,15 +1,19 @@
 #!/usr/bin/env bats
 # SPDX-License-Identifier: Apache-2.0
-# The part of tests/gpu.sh that trains through Slurm, with a muster-train that computes on the CPU in place of a card's.
+# The part of tests/gpu.sh that trains through Slurm, with a muster-train that computes on the CPU
+# in place of a card's.
 
 load helpers
 
 setup() {
     cluster_require
     : "${MUSTER_BUILD:=$MUSTER_TOP/build}"
-    [ -x "$MUSTER_BUILD/muster-requeue" ] || skip "this build has no muster-requeue: no Slurm headers"
+    [ -x "$MUSTER_BUILD/muster-requeue" ] ||
+        skip "this build has no muster-requeue: no Slurm headers"
     mkdir "$BATS_TEST_TMPDIR/bin"
-    for name in ckptd ckpt curve tokens requeue; do ln -s "$MUSTER_BUILD/muster-$name" "$BATS_TEST_TMPDIR/bin/"; done
+    for name in ckptd ckpt curve tokens requeue; do
+        ln -s "$MUSTER_BUILD/muster-$name" "$BATS_TEST_TMPDIR/bin/"
+    done
     cat >"$BATS_TEST_TMPDIR/bin/muster-train" <<END
 #!/bin/bash
 args=()
@@ -24,7 +28,8 @@ export STEP_MILLISECONDS=10 LD_PRELOAD=$MUSTER_BUILD/tests/tools/.libs/slow_step
 exec "$MUSTER_BUILD/muster-train" "\${args[@]}" --device cpu --threads 1
 END
     chmod +x "$BATS_TEST_TMPDIR/bin/muster-train"
-    export GPU_PROGRAMS=$BATS_TEST_TMPDIR/bin GPU_CLUSTER=$MUSTER_TOP/tests/cluster GPU_SLURM_STEPS=600
+    export GPU_PROGRAMS=$BATS_TEST_TMPDIR/bin GPU_CLUSTER=$MUSTER_TOP/tests/cluster \
+        GPU_SLURM_STEPS=600
     export GPU_JOB=$MUSTER_TOP/slurm-examples/train-no-plugin.sbatch
     export GPU_SMALL="--layers 1 --width 32 --heads 1 --context 32 --global-batch 8 --microbatch 1"
 }
@@ -48,5 +53,6 @@ slurm_part() {
         "$GPU_PROGRAMS/muster-train"
     slurm_part
     [ "$status" = 1 ]
-    [[ $output == *"not ok 1 - preempted_and_requeued"*"two ranks, preempted, end with other bits than one"* ]]
+    [[ $output == *"not ok 1 - preempted_and_requeued"* ]]
+    [[ $output == *"two ranks, preempted, end with other bits than one"* ]]
 }

@@ -1,7 +1,8 @@
 #!/usr/bin/env bats
 # SPDX-License-Identifier: Apache-2.0
-# Nodes whose user database says other things than the controller's: it does not know the job's user, or not all his groups. What a
-# job may do it does by the groups that Slurm sends with it, and so do its saves.
+# Nodes whose user database says other things than the controller's: it does not know the job's
+# user, or not all his groups. What a job may do it does by the groups that Slurm sends with it, and
+# so do its saves.
 
 load helpers
 load training
@@ -14,7 +15,9 @@ setup_file() {
     { cat /etc/group && echo "muster-shared:x:$GROUP:muster-test1"; } >"$JOBS/group-with"
     # Before anybody has asked for the user's groups: Slurm remembers them.
     cluster run --user root mount --bind "$JOBS/group-with" /etc/group
-    for node in n1 n2; do cluster run --user root --node $node mount --bind "$JOBS/passwd-without" /etc/passwd; done
+    for node in n1 n2; do
+        cluster run --user root --node $node mount --bind "$JOBS/passwd-without" /etc/passwd
+    done
     training_begin
 }
 
@@ -27,16 +30,19 @@ teardown() { cluster_explain; }
 # shared DIR: a folder that is the user's by that group alone.
 shared() { mkdir "$JOBS/$1" && chown "root:$GROUP" "$JOBS/$1" && chmod 2770 "$JOBS/$1"; }
 
-# comes_back NAME NODES: a training on the nodes is put back in its middle, and ends as if nothing had been.
+# comes_back NAME NODES: a training on the nodes is put back in its middle, and ends as if nothing
+# had been.
 comes_back() {
     local id
-    id=$(PAUSE_AT=45 train_submit "$1" --wrap-with ./pausing -N2 -w "$2" -- --ckpt-writers node --ckpt-every 20)
+    id=$(PAUSE_AT=45 train_submit "$1" --wrap-with ./pausing -N2 -w "$2" -- --ckpt-writers node \
+        --ckpt-every 20)
     wait_for 60 stands_still "$1" "$id"
     cluster run scontrol requeue "$id"
     job_wait "$id" 120 COMPLETED FAILED
     cat "$JOBS/$1.log"
     [ "$(job_state "$id") $(job_restarts "$id")" = "COMPLETED 1" ]
-    [ "$(sed -n 's/.*"event": *"start".*"attempt": *1,.*"step": *\([0-9-]*\).*/\1/p' "$JOBS/$1/attempts.jsonl")" -ge 20 ]
+    [ "$(sed -n 's/.*"event": *"start".*"attempt": *1,.*"step": *\([0-9-]*\).*/\1/p' \
+        "$JOBS/$1/attempts.jsonl")" -ge 20 ]
     if grep "couldn't save\|couldn't write" "$JOBS/$1.log"; then false; fi
     muster-ckpt diff "$JOBS/reference" "$JOBS/$1"
     diff <(muster-curve "$JOBS/$1") <(muster-curve "$JOBS/reference")

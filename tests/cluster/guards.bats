@@ -1,8 +1,8 @@
 #!/usr/bin/env bats
 # SPDX-License-Identifier: Apache-2.0
-# The faults of doc/training-faults.md, each provoked on a real Slurm: its line with ranks and nodes, its exit status, and that
-# what was saved is good: a run that goes on from it ends with the bits of an undisturbed one. Where each is (tests/manuals.bats
-# looks them up):
+# The faults of doc/training-faults.md, each provoked on a real Slurm: its line with ranks and
+# nodes, its exit status, and that what was saved is good: a run that goes on from it ends with the
+# bits of an undisturbed one. Where each is (tests/manuals.bats looks them up):
 #  1  guards.bats: a rank that never starts is named with its node within the deadline, and nothing is left
 #  1  rendezvous.bats: muster-train: the same
 #  1  rendezvous.bats: muster-train: a rank that stops or dies after the rendezvous, while they connect
@@ -45,7 +45,8 @@ setup() { plugin_require; }
 teardown() {
     cluster_explain
     # What a failed test has left would keep nodes from the next.
-    [ -n "${BATS_TEST_COMPLETED-}" ] || [ ! -e "$PLUGIN" ] || cluster run --user root scancel --user=muster-test1
+    [ -n "${BATS_TEST_COMPLETED-}" ] || [ ! -e "$PLUGIN" ] ||
+        cluster run --user root scancel --user=muster-test1
 }
 
 # stop_rank JOB RANK: it stands still from now on; its pid is in $stopped.
@@ -54,7 +55,8 @@ stop_rank() {
     kill -STOP "$stopped"
 }
 
-# Whether a run that goes on from what is in the folder, in the foreground, ends as an undisturbed one.
+# Whether a run that goes on from what is in the folder, in the foreground, ends as an undisturbed
+# one.
 goes_on() {
     train_now "$1" --muster -N2 --ntasks-per-node=2 -- || return 1
     train_equals_reference "$1"
@@ -63,7 +65,8 @@ goes_on() {
 @test "a rank that never starts is named with its node within the deadline, and nothing is left" {
     for node in n1 n2; do wait_for 20 node_is $node idle; done
     began=$SECONDS
-    WRAP=./sleep-rank3 train_now absent --muster -N2 --ntasks-per-node=2 -- --rdzv-timeout 5 >"$JOBS/absent.log" 3>&- &
+    WRAP=./sleep-rank3 train_now absent --muster -N2 --ntasks-per-node=2 -- --rdzv-timeout 5 \
+        >"$JOBS/absent.log" 3>&- &
     wait_for 10 log_has absent 1 \
         "couldn't meet 1 of 4 ranks within 5 s: rank 3 (on n2) did not come: .* --rdzv-timeout .* --exclude "
     # The deadline, and what srun takes to start on a busy machine.
@@ -82,29 +85,36 @@ import struct, sys
 def npy(name, descr, shape, data):
     h = ("{'descr': '%s', 'fortran_order': False, 'shape': %s, }" % (descr, shape)).encode()
     h += b" " * (63 - (10 + len(h)) % 64) + b"\n"
-    open(f"{sys.argv[1]}/{name}", "wb").write(b"\x93NUMPY\x01\x00" + struct.pack("<H", len(h)) + h + data)
-rows = [[((37 * i + 11 * k + 5 * i * i * k) % 101 - 50) / (k + 1) + 10 * k for k in range(6)] for i in range(203)]
+    open(f"{sys.argv[1]}/{name}", "wb").write(
+        b"\x93NUMPY\x01\x00" + struct.pack("<H", len(h)) + h + data)
+rows = [[((37 * i + 11 * k + 5 * i * i * k) % 101 - 50) / (k + 1) + 10 * k for k in range(6)]
+        for i in range(203)]
 npy("x.npy", "<f4", (len(rows), 6), b"".join(struct.pack("<6f", *r) for r in rows))
-npy("y.npy", "<i4", (len(rows),), struct.pack(f"<{len(rows)}i", *(int(abs(r[0] / 9 + r[1] - 10)) % 4 for r in rows)))
+npy("y.npy", "<i4", (len(rows),), struct.pack(f"<{len(rows)}i",
+    *(int(abs(r[0] / 9 + r[1] - 10)) % 4 for r in rows)))
 EOF
 }
 
 @test "a wrong number of ranks is refused: more than slots, worlds of one, another one with --batchnorm" {
-    refused 2 "16 ranks can't share the 8 slots of a step, some would have none: start 1 to 8 ranks" \
+    refused 2 \
+        "16 ranks can't share the 8 slots of a step, some would have none: start 1 to 8 ranks" \
         many --muster -N2 -n16 --overcommit --
     [ ! -e "$JOBS/many" ]
     refused 2 "started without PMIx: start it with srun --mpi=pmix" none -N2 -n4 --mpi=none --
-    refused 2 "started without PMIx: start it with srun --mpi=pmix" none --muster -N2 -n4 --mpi=none --
+    refused 2 "started without PMIx: start it with srun --mpi=pmix" none --muster -N2 -n4 \
+        --mpi=none --
     [ ! -e "$JOBS/none" ]
 
     # BatchNorm over four ranks of two nodes; the last step of an epoch leaves one without a sample.
     make_table
-    TRAIN_ARGS="--model mlp --batchnorm --data x.npy --labels y.npy --hidden 24 --classes 4 --global-batch 16 --last-batch pad
-        --microbatch 2 --slots 4 --threads 1 --learning-rate 0.01 --steps 100 --log-level warn --rdzv-timeout 30
+    TRAIN_ARGS="--model mlp --batchnorm --data x.npy --labels y.npy --hidden 24 --classes 4
+        --global-batch 16 --last-batch pad --microbatch 2 --slots 4 --threads 1
+        --learning-rate 0.01 --steps 100 --log-level warn --rdzv-timeout 30
         --collective-timeout 60"
     train_now batches --muster -N2 --ntasks-per-node=2 --
     # Or it would have finished before anybody takes its nodes; the notice wakes it.
-    job=$(PAUSE_AT=20 train_submit joined --wrap-with ./pausing -N2 --exclusive -- --ckpt-every 1000)
+    job=$(PAUSE_AT=20 train_submit joined --wrap-with ./pausing -N2 --exclusive -- \
+        --ckpt-every 1000)
     wait_for 60 stands_still joined "$job"
     job_preempt "$job" 0
     job_wait_attempt "$job" 1 60
@@ -151,7 +161,8 @@ same_samples() {
 
 @test "a rank slower than the others is named, though it may be rank 0, which does not wait" {
     export FAULTY_RANKS=0 FAULTY_MILLISECONDS=10 FAULTY_UNTIL=25
-    WRAP=./faulty train_now slowed --muster -N2 --ntasks-per-node=2 -- --log-level info >"$JOBS/slowed.log"
+    WRAP=./faulty train_now slowed --muster -N2 --ntasks-per-node=2 -- --log-level info \
+        >"$JOBS/slowed.log"
     unset FAULTY_RANKS FAULTY_MILLISECONDS FAULTY_UNTIL
     grep 'scaling: ' "$JOBS/slowed.log"
     hint='scaling: ([3-9][0-9]|100)% of a step waits .* ms on rank [123] on n[12], '
@@ -171,7 +182,8 @@ until [ -e go-twice ]; do sleep 0.1; done
 wait
 EOF
     chmod a+rx "$JOBS/twice.sh"
-    job=$(cluster run env PATH="$PATH" TRAIN_ARGS="$TRAIN_ARGS" STEP_MILLISECONDS=60 sbatch --parsable --open-mode=append \
+    job=$(cluster run env PATH="$PATH" TRAIN_ARGS="$TRAIN_ARGS" STEP_MILLISECONDS=60 sbatch \
+        --parsable --open-mode=append \
         --muster -N2 --ntasks-per-node=2 -o shared.log twice.sh shared --collective-timeout 90)
     wait_for 60 train_attempt_has shared 0 5
     stop_rank "$job" 2
@@ -179,7 +191,8 @@ EOF
     chmod a+rwx "$JOBS/shared"
     refused 2 "shared is in use by job $job (attempt 0" --user 2 shared --muster -N2 -n4 --
     touch "$JOBS/go-twice"
-    wait_for 30 grep -q "in use by job $job (attempt 0, .*host n1, .*give another directory" "$JOBS/second.log"
+    wait_for 30 grep -q "in use by job $job (attempt 0, .*host n1, .*give another directory" \
+        "$JOBS/second.log"
     kill -CONT "$stopped"
     job_wait "$job" 60 COMPLETED
     [ "$(job_field "$job" ExitCode)" = 0:0 ]
@@ -188,7 +201,8 @@ EOF
 }
 
 @test "a replica that drifts apart is named, and the run goes on from where all were equal" {
-    job=$(STEP_MILLISECONDS=60 train_submit drift -N2 -- --ckpt-writers all --check-replicas 10 --ckpt-every 7 --keep-last 0)
+    job=$(STEP_MILLISECONDS=60 train_submit drift -N2 -- --ckpt-writers all --check-replicas 10 \
+        --ckpt-every 7 --keep-last 0)
     wait_for 60 train_attempt_has drift 0 25
     stop_rank "$job" 2
     python3 "$MUSTER_TOP/tests/tools/flip_bits.py" "$stopped"

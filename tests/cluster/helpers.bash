@@ -1,7 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-# For the bats files that need a Slurm: start the cluster, submit jobs, wait for them, take their nodes away.
-# A file says  load helpers  (or  load cluster/helpers), and calls cluster_begin in its setup_file, cluster_require in
-# its setup, cluster_explain in its teardown and cluster_end in its teardown_file.
+# For the bats files that need a Slurm: start the cluster, submit jobs, wait for them, take their
+# nodes away. A file says load helpers (or load cluster/helpers), and calls cluster_begin in its
+# setup_file, cluster_require in its setup, cluster_explain in its teardown and cluster_end in its
+# teardown_file.
 # shellcheck shell=bash
 
 : "${MUSTER_TOP:=$(cd "$(dirname "${BASH_SOURCE[0]}")/../.." && pwd)}"
@@ -22,11 +23,13 @@ cluster_begin() {
 # For setup (bats cannot skip from setup_file).
 cluster_require() {
     [ "$(id -u)" = 0 ] || skip "the test cluster needs root"
-    # Where bats bounds a test, its watchdog is a child of the test's shell: "wait" must not wait for that.
+    # Where bats bounds a test, its watchdog is a child of the test's shell: "wait" must not wait
+    # for that.
     [ -z "${BATS_killer_pid-}" ] || disown "$BATS_killer_pid"
 }
 
-# For setup_file: PLUGIN, this build's. Fails where the cluster is not to be started with it, and plugin_require skips the tests.
+# For setup_file: PLUGIN, this build's. Fails where the cluster is not to be started with it, and
+# plugin_require skips the tests.
 plugin_locate() {
     : "${MUSTER_PREFIX:?the folder that Muster is installed in}"
     export PLUGIN=$MUSTER_PREFIX/lib/slurm/spank_muster.so
@@ -46,22 +49,25 @@ plugin_require() {
 # For teardown_file.
 cluster_end() { [ "$(id -u)" != 0 ] || [ -n "${MUSTER_KEEP-}" ] || cluster down; }
 
-# For teardown: when the test failed, what is in the queue, how the nodes are, and what the cluster's logs and the newest job's
-# output said last. All of them are kept beside the run's own logs.
+# For teardown: when the test failed, what is in the queue, how the nodes are, and what the
+# cluster's logs and the newest job's output said last. All of them are kept beside the run's own
+# logs.
 cluster_explain() {
     local log kept job
     [ -z "${BATS_TEST_COMPLETED-}" ] && [ "$(id -u)" = 0 ] || return 0
     cluster run timeout 5 squeue -a -o 'job %i %T on %N (%r)' || :
     cluster status | grep '^node:' || :
     for log in "$(cluster status log)"/slurmctld.log "$(cluster status log)"/slurmd-n?.log \
-        "$(find "$JOBS" -name 'slurm-*.out' -printf '%T@ %p\n' 2>/dev/null | sort -n | tail -n 1 | cut -d' ' -f2)"; do
+        "$(find "$JOBS" -name 'slurm-*.out' -printf '%T@ %p\n' 2>/dev/null | sort -n | tail -n 1 |
+        cut -d' ' -f2)"; do
         [ -s "$log" ] || continue
         printf -- '--- %s\n' "${log##*/}"
         tail -n 12 "$log"
     done
     kept=$MUSTER_BUILD/log/$(basename "$BATS_TEST_FILENAME" .bats)-$BATS_TEST_NUMBER-$(date +%H%M%S)
     mkdir -p "$kept" && cp -a "$(cluster status log)" "$kept" &&
-        (cd "$JOBS" && find . -maxdepth 2 \( -name 'slurm-*.out' -o -name '*.log' -o -name '*.jsonl' \) \
+        (cd "$JOBS" && find . -maxdepth 2 \( -name 'slurm-*.out' -o -name '*.log' \
+        -o -name '*.jsonl' \) \
             -exec cp --parents -t "$kept" {} +) &&
         echo "all logs of the cluster and of its jobs are kept in $kept"
     # Or the next test would wait for their nodes.
@@ -70,11 +76,13 @@ cluster_explain() {
     done
 }
 
-# "${BOUNDED[@]}" COMMAND…: under salloc, which takes a killed command for the user's wish and ends with 0.
+# "${BOUNDED[@]}" COMMAND…: under salloc, which takes a killed command for the user's wish and ends
+# with 0.
 # shellcheck disable=SC2034 # the tests read it
 BOUNDED=(bash -c "timeout -k 5 $HANG"' "$@"; exit $?' bounded)
 
-# What Slurm itself gets wrong now and then, and nothing but that, by its own words (doc/slurm-releases.md has the causes).
+# What Slurm itself gets wrong now and then, and nothing but that, by its own words
+# (doc/slurm-releases.md has the causes).
 SLURM_FAULTS=(
     "Munge decode failed: Unauthorized credential for client UID"
     "Job credential expired"
@@ -86,8 +94,8 @@ slurm_fault() { printf '%s\n' "$1" >>"${MUSTER_SLURM_FAULTS:-/dev/null}"; }
 # How often the daemons and the steps of the nodes have said so.
 said_on_nodes() { cat "$(cluster status log)"/slurmd-n*.log | grep -cF "$1" || :; }
 
-# run_slurm COMMAND…: bats' run; and again, three times at most, where the command failed and its output, or what the nodes have
-# logged meanwhile, names a fault of Slurm's.
+# run_slurm COMMAND…: bats' run; and again, three times at most, where the command failed and its
+# output, or what the nodes have logged meanwhile, names a fault of Slurm's.
 run_slurm() {
     local try fault met
     local -A before
@@ -98,7 +106,8 @@ run_slurm() {
         for fault in "${SLURM_FAULTS[@]}"; do
             # shellcheck disable=SC2154 # bats' run sets status and output
             [ "$status" -eq 0 ] ||
-                { [[ $output != *"$fault"* ]] && [ "$(said_on_nodes "$fault")" = "${before[$fault]}" ]; } || met=$fault
+                { [[ $output != *"$fault"* ]] &&
+                [ "$(said_on_nodes "$fault")" = "${before[$fault]}" ]; } || met=$fault
         done
         [ -n "$met" ] || return 0
         slurm_fault "$met"
@@ -106,14 +115,15 @@ run_slurm() {
     done
 }
 
-# ended_by_hang STATUS: whether that is timeout's word on an srun of several components which may have hung behind the end of
-# its tasks. Before 24.05.4 each component stops the one abort agent of Slurm's PMIx plugin without a lock, and may wait for a
-# thread that is gone.
+# ended_by_hang STATUS: whether that is timeout's word on an srun of several components which may
+# have hung behind the end of its tasks. Before 24.05.4 each component stops the one abort agent of
+# Slurm's PMIx plugin without a lock, and may wait for a thread that is gone.
 ended_by_hang() {
     local release
     [ "$1" -eq 124 ] || [ "$1" -eq 137 ] || return 1
     release=$(srun --version | grep -o '[0-9.]*$')
-    [ "$release" != 24.05.4 ] && [ "$(printf '%s\n' "$release" 24.05.4 | sort -V | head -n 1)" = "$release" ] &&
+    [ "$release" != 24.05.4 ] &&
+        [ "$(printf '%s\n' "$release" 24.05.4 | sort -V | head -n 1)" = "$release" ] &&
         slurm_fault "an srun of several components hung behind the end of its tasks"
 }
 
@@ -124,7 +134,8 @@ job_submit() {
     cluster run "${user[@]}" sbatch --parsable --open-mode=append "$@"
 }
 
-# job_field ID NAME: one value of scontrol's description of a job, such as Restarts, ExitCode, NodeList, Reason.
+# job_field ID NAME: one value of scontrol's description of a job, such as Restarts, ExitCode,
+# NodeList, Reason.
 job_field() {
     local shown
     shown=" $(cluster run scontrol -o show job "$1")" || :
@@ -134,13 +145,14 @@ job_field() {
 # job_state ID: PENDING, RUNNING, COMPLETING, COMPLETED, FAILED, CANCELLED, …
 job_state() { job_field "$1" JobState; }
 
-# job_restarts ID: how often the job was put back, less what Slurm adds from 24.05 on: the attempt behind a preemption may
-# end well, and is taken for one more answer to that preemption (the job then runs once more, and a training says that it
-# has finished).
+# job_restarts ID: how often the job was put back, less what Slurm adds from 24.05 on: the attempt
+# behind a preemption may end well, and is taken for one more answer to that preemption (the job
+# then runs once more, and a training says that it has finished).
 job_restarts() {
     local added
     added=$(awk -v job="JobId=$1" '$0 ~ job " WEXITSTATUS 0" { ended = 1; next }
-        ended && $0 ~ "_job_complete: requeue " job " " { n++ } $0 ~ job " " { ended = 0 } END { print n + 0 }' \
+        ended && $0 ~ "_job_complete: requeue " job " " { n++ }
+        $0 ~ job " " { ended = 0 } END { print n + 0 }' \
         "$(cluster status log)/slurmctld.log")
     echo $(($(job_field "$1" Restarts) - added))
 }
@@ -151,7 +163,8 @@ job_output() { printf '%s/slurm-%s.out' "$JOBS" "$1"; }
 # Whether the job's state is one of those named.
 job_is() { [[ " ${*:2} " = *" $(job_state "$1") "* ]]; }
 
-# Whether the job runs its attempt ATTEMPT (0 for the first). One look: it may be put back between two.
+# Whether the job runs its attempt ATTEMPT (0 for the first). One look: it may be put back between
+# two.
 job_runs_attempt() {
     local shown
     shown=$(cluster run scontrol -o show job "$1")
@@ -188,15 +201,18 @@ job_wait() {
 # job_wait_attempt ID ATTEMPT SECONDS: until that attempt runs.
 job_wait_attempt() {
     job_watch "$1" "$3" "$2" RUNNING ||
-        { echo "job $1 is $(job_state "$1"), restarts $(job_field "$1" Restarts), not running attempt $2"; return 1; }
+        { echo "job $1 is $(job_state "$1"), restarts $(job_field "$1" \
+        Restarts), not running attempt $2"; return 1; }
 }
 
-# job_preempt ID [HOLD]: an ondemand job takes all nodes of a running job and holds them for HOLD (1) seconds; returns
-# once it has them. A job preempts only what it needs, so it asks for all nodes of the cluster, exclusively.
+# job_preempt ID [HOLD]: an ondemand job takes all nodes of a running job and holds them for HOLD
+# (1) seconds; returns once it has them. A job preempts only what it needs, so it asks for all nodes
+# of the cluster, exclusively.
 job_preempt() {
     local nodes taker
     nodes=$(job_field "$1" NumNodes)
-    taker=$(cluster run sbatch --parsable -p ondemand -N "$nodes" -w "$(job_field "$1" NodeList)" --exclusive \
+    taker=$(cluster run sbatch --parsable -p ondemand -N "$nodes" -w "$(job_field "$1" NodeList)" \
+        --exclusive \
         -o /dev/null --wrap "sleep ${2:-1}") || return 1
     job_wait "$taker" "${PREEMPT_DEADLINE:-90}" RUNNING COMPLETED
 }
@@ -214,18 +230,21 @@ let_go() {
     for pipe; do wait_for 20 test -p "$JOBS/$pipe" && echo >"$JOBS/$pipe" || return 1; done
 }
 
-# cluster_pids PGREP-ARGUMENT…: those that pgrep finds in this cluster. Others may be up on the machine, and jobs of all run as the
-# same users.
+# cluster_pids PGREP-ARGUMENT…: those that pgrep finds in this cluster. Others may be up on the
+# machine, and jobs of all run as the same users.
 cluster_pids() {
     local pid
-    for pid in $(pgrep "$@"); do ! grep -qs " ${JOBS%/jobs}/own " "/proc/$pid/mountinfo" || echo "$pid"; done
+    for pid in $(pgrep "$@"); do
+        ! grep -qs " ${JOBS%/jobs}/own " "/proc/$pid/mountinfo" || echo "$pid"
+    done
 }
 
 # Whether a node's state, as sinfo prints it, is the one given ("idle", "down*", …).
 node_is() { [ "$(cluster run sinfo -h -p spot -n "$1" -o %T)" = "$2" ]; }
 all_idle() { [ "$(cluster run sinfo -h -p spot -o %T | sort -u)" = idle ]; }
 
-# Seconds within which a node is idle again whose ranks have asked those of the three others in vain. From 25.05.4 on slurmd waits
-# for its slurmstepd, and that for its PMIx server, which tries each node 7 times, one after the other: 31.5 s of pauses, and
-# 2 s a try where nothing answers. Then slurmd looks every 10 s (doc/slurm-releases.md).
+# Seconds within which a node is idle again whose ranks have asked those of the three others in
+# vain. From 25.05.4 on slurmd waits for its slurmstepd, and that for its PMIx server, which tries
+# each node 7 times, one after the other: 31.5 s of pauses, and 2 s a try where nothing answers.
+# Then slurmd looks every 10 s (doc/slurm-releases.md).
 export GIVING_UP=150

@@ -12,7 +12,8 @@ setup_file() {
     # As a user builds it, with the checks of a careful one.
     export PKG_CONFIG_PATH=$MUSTER_PREFIX/lib/pkgconfig
     # shellcheck disable=SC2046
-    cc -std=c99 -pedantic -Wall -Wextra -Werror "$MUSTER_TOP/slurm-examples/ring.c" $(pkg-config --cflags --libs muster) \
+    cc -std=c99 -pedantic -Wall -Wextra -Werror "$MUSTER_TOP/slurm-examples/ring.c" \
+        $(pkg-config --cflags --libs muster) \
         -Wl,-rpath,"$(pkg-config --variable=libdir muster)" -o "$JOBS/ring"
     mkdir "$JOBS/slurm-examples"
     cp "$MUSTER_TOP/slurm-examples/ring.sbatch" "$JOBS/slurm-examples/"
@@ -38,7 +39,9 @@ ring_result() {
 }
 
 # Whether the run in folder $JOBS/$1 has a checkpoint of a step that its attempt $2 has made.
-has_saved() { [ "$(muster-ckpt ls --json "$JOBS/$1" 2>/dev/null | grep -c "\"attempt\": *$2")" -gt 0 ]; }
+has_saved() {
+    [ "$(muster-ckpt ls --json "$JOBS/$1" 2>/dev/null | grep -c "\"attempt\": *$2")" -gt 0 ]
+}
 
 srun() { cluster run timeout -k 10 "$HANG" srun "$@"; }
 
@@ -73,7 +76,9 @@ int main(void)
 	int status = muster_open(&muster, 30);
 	if (!status) {
 		status = muster_nccl_comm(muster, 30, &comm);
-		printf("node %s: %s\n", muster_node(muster, (muster_rank(muster) + 1) % muster_world_size(muster)), muster_error());
+		printf("node %s: %s\n",
+			muster_node(muster, (muster_rank(muster) + 1) % muster_world_size(muster)),
+			muster_error());
 		fflush(stdout);
 		muster_fence(muster, 0);
 		muster_close(muster, 1);
@@ -90,7 +95,8 @@ END
     [ $((SECONDS - began)) -lt 15 ]
     [ "$status" -eq 2 ]
     # Each knows its neighbour's node, too.
-    [ "$(sed -n 's/^node \(n[1-4]\): .*nccl: couldn.t .*/\1/p' <<<"$output" | sort | tr -d '\n')" = n1n1n2n2n3n3n4n4 ]
+    [ "$(sed -n 's/^node \(n[1-4]\): .*nccl: couldn.t .*/\1/p' <<<"$output" | sort | tr -d '\n')" \
+        = n1n1n2n2n3n3n4n4 ]
     [ "$(sed -n 's/^node n[1-4]: //p' <<<"$output" | sort -u | wc -l)" -eq 1 ]
 }
 
@@ -104,7 +110,8 @@ int main(void)
 	int mine = 0, all[8], step = 0, status = muster_open(&muster, 30), rank = muster_rank(muster);
 	while (!status && (rank != 5 || step++ < 3))
 		status = muster_allgather(muster, &mine, all, sizeof mine, 0);
-	status = muster_end(muster, NULL, NULL, status ? status : muster_put(muster, "bad key", "", 0), 30);
+	status = muster_end(muster, NULL, NULL,
+		status ? status : muster_put(muster, "bad key", "", 0), 30);
 	printf("%s\n", muster_error());
 	return status;
 }
@@ -118,7 +125,8 @@ END
     [ $((SECONDS - began)) -lt 15 ]
     [ "$status" -eq 2 ]
     # Nobody was killed before it had said so.
-    [ "$(grep -c "^rank 5 (on n3): rendezvous: couldn't use the key 'u.bad key'" <<<"$output")" -eq 8 ]
+    [ "$(grep -c "^rank 5 (on n3): rendezvous: couldn't use the key 'u.bad key'" <<<"$output")" \
+        -eq 8 ]
     # The first step saves on a disk of its node alone.
     run srun --mpi=pmix -N1 -n4 -w n1 "$JOBS/ring" 5 /tmp/own
     [ "$status" -eq 0 ]
@@ -131,9 +139,11 @@ END
 
 @test "the example in C: preempted, requeued, resumed, and the right result" {
     # The README's line, with fewer steps.
-    line=$(sed -n 's/^    \(STEPS=.* sbatch slurm-examples\/ring.sbatch\)$/\1/p' "$MUSTER_TOP/README.md")
+    line=$(sed -n 's/^    \(STEPS=.* sbatch slurm-examples\/ring.sbatch\)$/\1/p' \
+        "$MUSTER_TOP/README.md")
     line=${line/1000/120}
-    job=$(cluster run env SBATCH_EXCLUSIVE=exclusive SBATCH_OUTPUT=slurm-%j.out bash -c "${line//\/shared/$JOBS}" |
+    job=$(cluster run env SBATCH_EXCLUSIVE=exclusive SBATCH_OUTPUT=slurm-%j.out \
+        bash -c "${line//\/shared/$JOBS}" |
         sed -n 's/^Submitted batch job //p')
     job_wait_attempt "$job" 0 60
     wait_for 60 has_saved ring-run 0
@@ -154,8 +164,10 @@ END
 }
 
 @test "the example without the plugin: its own request brings it back" {
-    sed '/--muster/d; s/srun /srun --mpi=pmix --kill-on-bad-exit /' "$JOBS/slurm-examples/ring.sbatch" >"$JOBS/ring-plain.sbatch"
-    job=$(STEPS=80 CKPT=$JOBS/plain.ckpt job_submit --no-muster --exclusive -N2 --ntasks-per-node=1 ring-plain.sbatch)
+    sed '/--muster/d; s/srun /srun --mpi=pmix --kill-on-bad-exit /' \
+        "$JOBS/slurm-examples/ring.sbatch" >"$JOBS/ring-plain.sbatch"
+    job=$(STEPS=80 CKPT=$JOBS/plain.ckpt job_submit --no-muster --exclusive -N2 \
+        --ntasks-per-node=1 ring-plain.sbatch)
     job_wait_attempt "$job" 0 60
     wait_for 60 has_saved plain.ckpt 0
     cluster run scancel --signal=USR2 "$job"

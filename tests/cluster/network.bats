@@ -1,7 +1,8 @@
 #!/usr/bin/env bats
 # SPDX-License-Identifier: Apache-2.0
-# A network as they are: packets take 2 ms from node to node, one in a thousand is lost, and some overtake others. On links of this
-# machine a handshake ends inside connect(), and nothing is ever late.
+# A network as they are: packets take 2 ms from node to node, one in a thousand is lost, and some
+# overtake others. On links of this machine a handshake ends inside connect(), and nothing is ever
+# late.
 
 load ../lib/has_torch
 load helpers
@@ -25,7 +26,8 @@ setup() { plugin_require; }
 
 teardown() { cluster_explain; }
 
-# The round trips of a byte between two nodes, in milliseconds, over one connection: the least, and the most of a hundred.
+# The round trips of a byte between two nodes, in milliseconds, over one connection: the least, and
+# the most of a hundred.
 round_trips() {
     cluster run --node n2 timeout "$HANG" /usr/bin/python3 -c '
 import socket
@@ -52,13 +54,16 @@ print(f"{min(times):.3f} {max(times):.3f}")'
     run round_trips
     echo "$output"
     [[ $output =~ ^[0-9.]+\ [0-9.]+$ ]]
-    # One that is early has overtaken nothing: only the way back of a packet that was late may be shorter.
+    # One that is early has overtaken nothing: only the way back of a packet that was late may be
+    # shorter.
     awk '{ exit !($1 >= 4) }' <<<"$output"
-    [[ $(cluster status network) = "2.000 ms from space to space, loss 0.100 %, reordered 1.000 %" ]]
+    [[ $(cluster status network) \
+        = "2.000 ms from space to space, loss 0.100 %, reordered 1.000 %" ]]
 }
 
 @test "the quickstart's training, preempted once, has the bits of one process alone" {
-    args="--model gpt2 --layers 4 --width 128 --heads 4 --context 128 --vocabulary 256 --global-batch 32 --microbatch 4 --slots 8
+    args="--model gpt2 --layers 4 --width 128 --heads 4 --context 128 --vocabulary 256
+        --global-batch 32 --microbatch 4 --slots 8
         --steps $STEPS --warmup-steps 10 --learning-rate 1e-3 --ckpt-every 25 --seed 2718"
     id=$(cluster run env PATH="$PATH" DATA="$JOBS/train.bin" CKPT="$JOBS/spot" TRAIN_ARGS="$args" \
         sbatch --parsable --exclusive train-spot.sbatch)
@@ -76,13 +81,16 @@ print(f"{min(times):.3f} {max(times):.3f}")'
 @test "a PyTorch DDP job has the bits that it has on one node" {
     has_torch || skip "no python3-torch"
     export OMP_NUM_THREADS=1
-    run cluster run timeout -k 10 $((4 * HANG)) srun --muster -N4 -n4 --gpus-per-task=1 /usr/bin/python3 torch_ddp.py \
+    run cluster run timeout -k 10 $((4 * HANG)) srun --muster -N4 -n4 --gpus-per-task=1 \
+        /usr/bin/python3 torch_ddp.py \
         --epochs 2 --checkpoint spread.pt
     echo "$output"
     [ "$status" -eq 0 ]
-    cluster run bash -c 'export WORLD_SIZE=4 LOCAL_WORLD_SIZE=4 MASTER_ADDR=127.0.0.1 MASTER_PORT=29599
+    cluster run bash -c \
+        'export WORLD_SIZE=4 LOCAL_WORLD_SIZE=4 MASTER_ADDR=127.0.0.1 MASTER_PORT=29599
         for rank in 0 1 2 3; do
-            RANK=$rank LOCAL_RANK=$rank timeout $((4 * HANG)) /usr/bin/python3 torch_ddp.py --epochs 2 --checkpoint near.pt &
+            RANK=$rank LOCAL_RANK=$rank timeout $((4 * HANG)) /usr/bin/python3 torch_ddp.py \
+                --epochs 2 --checkpoint near.pt &
             pids+=" $!"
         done
         for pid in $pids; do wait $pid || exit; done'

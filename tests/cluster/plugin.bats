@@ -1,13 +1,15 @@
 #!/usr/bin/env bats
 # SPDX-License-Identifier: Apache-2.0
-# The launch half on a real Slurm: rank variables, rendezvous, and which ends of a task bring a job back.
+# The launch half on a real Slurm: rank variables, rendezvous, and which ends of a task bring a job
+# back.
 
 load helpers
 
 setup_file() {
     export REQUEUE=$MUSTER_PREFIX/libexec/muster-requeue
     export RDZV=$MUSTER_PREFIX/bin/muster-rdzv
-    # Longer than the controller is ever away here: a job that reaches its limit meanwhile has so long to ask for its requeue.
+    # Longer than the controller is ever away here: a job that reaches its limit meanwhile has so
+    # long to ask for its requeue.
     export MUSTER_CLUSTER_KILLWAIT=6
     plugin_locate || return 0
     cluster_begin 4 --plugin "$PLUGIN"
@@ -21,8 +23,8 @@ setup() { plugin_require; }
 teardown() { cluster_explain; }
 
 write_scripts() {
-    # step.sh COMMAND: a batch script with one step, whose tasks run COMMAND. With --export=NONE it has the system's PATH,
-    # and that may lead to another Slurm.
+    # step.sh COMMAND: a batch script with one step, whose tasks run COMMAND. With --export=NONE it
+    # has the system's PATH, and that may lead to another Slurm.
     cat >"$JOBS/step.sh" <<END
 #!/bin/bash
 echo "attempt \${SLURM_RESTART_COUNT:-0} MUSTER=\${MUSTER-unset}"
@@ -55,13 +57,15 @@ ranks_of_8() {
 # Whether no line of the output has a rank variable.
 nothing_set() {
     [[ $output = *task* ]] &&
-        ! grep '^task' <<<"$output" | grep -v -- ': -/- local -/- node - group -/- master -: pmix - attempt -'
+        ! grep '^task' <<<"$output" |
+        grep -v -- ': -/- local -/- node - group -/- master -: pmix - attempt -'
 }
 
 # Whether all tasks have the rank that Slurm gave them, and PMIx.
 all_set() {
     [[ $output = *task* ]] &&
-        ! grep '^task' <<<"$output" | grep -vE '^task ([0-9]+): \1/2 .* master 10\.77\.0\.1[1-4]:port pmix \1 '
+        ! grep '^task' <<<"$output" |
+        grep -vE '^task ([0-9]+): \1/2 .* master 10\.77\.0\.1[1-4]:port pmix \1 '
 }
 
 # inner SBATCH-ARGUMENT…: the lines of the two tasks of a job's step. $output is theirs.
@@ -144,7 +148,8 @@ inner() {
 }
 
 @test "the user's MASTER_ADDR, MASTER_PORT and --mpi win; an outer step's rank does not" {
-    run srun --muster --export=ALL,MASTER_ADDR=me,MASTER_PORT=1,RANK=77,WORLD_SIZE=99 --mpi=none -N2 ./ranks
+    run srun --muster --export=ALL,MASTER_ADDR=me,MASTER_PORT=1,RANK=77,WORLD_SIZE=99 --mpi=none \
+        -N2 ./ranks
     [ "$(grep -c ' master me:port pmix - ' <<<"$output")" -eq 2 ]
     [[ $output = *"task 1: 1/2 "* ]]
 }
@@ -154,7 +159,8 @@ inner() {
     [ "$status" -eq 0 ]
     mapfile -t lines < <(grep '^{' <<<"$output")
     for k in 0 1 2 3 4 5 6 7; do
-        [[ ${lines[k]} = *"\"rank\":$k,\"world_size\":8,\"local_rank\":$((k % 2)),\"local_world_size\":2"* ]]
+        [[ ${lines[k]} \
+            = *"\"rank\":$k,\"world_size\":8,\"local_rank\":$((k % 2)),\"local_world_size\":2"* ]]
         [[ ${lines[k]} = *"\"node\":\"n$((k / 2 + 1))\""*'"provider":"pmix"'* ]]
     done
     run srun --muster -N2 "$RDZV"
@@ -170,7 +176,8 @@ inner() {
 
 @test "a rank that never starts is named with its node, within the deadline" {
     local began=$SECONDS
-    run srun --muster -N4 --ntasks-per-node=2 bash -c "[ \$RANK != 5 ] || exec sleep 50; exec $RDZV -t 2"
+    run srun --muster -N4 --ntasks-per-node=2 \
+        bash -c "[ \$RANK != 5 ] || exec sleep 50; exec $RDZV -t 2"
     [ $((SECONDS - began)) -lt 25 ]
     [[ $output = *"couldn't meet 1 of 8 ranks within 2 s: rank 5 (on n3) did not come"* ]]
     [[ $output = *"Exited with exit code 69"* ]]
@@ -194,10 +201,12 @@ inner() {
 }
 
 @test "75, 69, a signal, and a signal behind a shell bring the job back" {
-    local -A ends=([75]='exit 75' [69]='exit 69' [kill]='kill -9 $$' [segv]='kill -11 $$' [shell]='bash -c "kill -9 \$\$"; exit')
+    local -A ends=([75]='exit 75' [69]='exit 69' [kill]='kill -9 $$' [segv]='kill -11 $$'
+        [shell]='bash -c "kill -9 \$\$"; exit')
     local -A id=()
     for end in "${!ends[@]}"; do
-        id[$end]=$(job -N2 -n2 "[ \$MUSTER_ATTEMPT != 0 ] || { [ \$RANK = 1 ] && { ${ends[$end]}; }; exec sleep 60; }")
+        id[$end]=$(job -N2 -n2 \
+            "[ \$MUSTER_ATTEMPT != 0 ] || { [ \$RANK = 1 ] && { ${ends[$end]}; }; exec sleep 60; }")
     done
     for end in "${!ends[@]}"; do
         job_wait "${id[$end]}" 90 COMPLETED
@@ -217,7 +226,8 @@ inner() {
     for code in 0 1 2 65; do
         job_wait "${id[$code]}" 60 COMPLETED FAILED
         [ "$(job_restarts "${id[$code]}")" = 0 ]
-        [ $code -eq 0 ] || grep -q "muster: rank 1 on n. exited with status $code" "$(job_output "${id[$code]}")"
+        [ $code -eq 0 ] || grep -q "muster: rank 1 on n. exited with status $code" \
+            "$(job_output "${id[$code]}")"
     done
 }
 
@@ -244,7 +254,8 @@ inner() {
     [ "$(job_restarts "$id")" = 1 ]
     cat "$(job_output "$id")"
     # What was noted of rank 1 stays true of the job.
-    grep -q "muster-requeue: rank 1 on n. exited with status 1, which does not put job $id back" "$(job_output "$id")"
+    grep -q "muster-requeue: rank 1 on n. exited with status 1, which does not put job $id back" \
+        "$(job_output "$id")"
     grep -q "muster-requeue: job $id is put back in the queue after attempt 0" "$(job_output "$id")"
     ! grep "job $id is not put back\|can't be put back" "$(job_output "$id")" || false
 }
@@ -261,7 +272,9 @@ inner() {
     done
     for k in 0 1 2 3; do job_wait "${id[k]}" 30 CANCELLED; done
     sleep 3
-    for k in 0 1 2 3; do [ "$(job_state "${id[k]}") $(job_restarts "${id[k]}")" = "CANCELLED 0" ]; done
+    for k in 0 1 2 3; do
+        [ "$(job_state "${id[k]}") $(job_restarts "${id[k]}")" = "CANCELLED 0" ]
+    done
 }
 
 @test "muster-requeue acts on the attempt that it was asked for, and on no other" {
@@ -338,7 +351,8 @@ END
 no_node_completes() { [ -z "$(cluster run sinfo -h -t completing -o %n)" ]; }
 
 @test "a job that cannot be put back is logged" {
-    # A step that ended while the controller was away tells so a minute later, and its node is not free until then.
+    # A step that ended while the controller was away tells so a minute later, and its node is not
+    # free until then.
     wait_for 90 no_node_completes
     run srun --muster -N1 bash -c 'exit 75'
     [ "$status" -eq 75 ]
@@ -351,25 +365,29 @@ no_node_completes() { [ -z "$(cluster run sinfo -h -t completing -o %n)" ]; }
     job_wait "$id" 30 FAILED
     job_wait "$id2" 30 FAILED
     cat "$(job_output "$id")" "$(job_output "$id2")"
-    [ "$(grep -c "can't be put back: it was submitted with --no-requeue" "$(job_output "$id")")" -eq 1 ]
-    [ "$(grep -c "muster-requeue: rank . on n. exited with status 1, which does not put job" "$(job_output "$id2")")" -eq 1 ]
+    [ "$(grep -c "can't be put back: it was submitted with --no-requeue" "$(job_output "$id")")" \
+        -eq 1 ]
+    [ "$(grep -c "muster-requeue: rank . on n. exited with status 1, which does not put job" \
+        "$(job_output "$id2")")" -eq 1 ]
 }
 
 @test "a job submitted from inside a restarted one counts its own attempts" {
-    run env SLURM_RESTART_COUNT=7 "$MUSTER_TOP/tests/cluster/cluster" run sbatch --parsable --muster -N1 -n1 -W step.sh \
+    run env SLURM_RESTART_COUNT=7 "$MUSTER_TOP/tests/cluster/cluster" run sbatch --parsable \
+        --muster -N1 -n1 -W step.sh \
         'echo it is $MUSTER_ATTEMPT'
     grep -q '^it is 0$' "$(job_output "${lines[0]}")"
 }
 
-# As a slurmstepd leaves it that was killed. Between its name and its listening a server's socket refuses as a dead one's does. Here
-# all nodes see the sockets of all, and each has its own TmpFS.
+# As a slurmstepd leaves it that was killed. Between its name and its listening a server's socket
+# refuses as a dead one's does. Here all nodes see the sockets of all, and each has its own TmpFS.
 @test "what a dead server has left is removed on its own node, and no other node's" {
     id=$(job --hold -N1 -n1 -w n2 true)
     local spool clients
     spool=$(cluster status dir)/spool clients=/tmp/spmix_appdir_$(id -u muster-test1)_$id.0
     for node in n1 n2; do
         mkdir "$spool/$node/pmix.$id.0"
-        python3 -c 'import socket, sys; socket.socket(socket.AF_UNIX).bind(sys.argv[1])' "$spool/$node/stepd.slurm.pmix.$id.0"
+        python3 -c 'import socket, sys; socket.socket(socket.AF_UNIX).bind(sys.argv[1])' \
+            "$spool/$node/stepd.slurm.pmix.$id.0"
         cluster run --node $node mkdir -p "$clients/pmix-1"
     done
     cluster run scontrol release "$id"
@@ -396,7 +414,9 @@ job_wait_attempt_over() { wait_for 60 job_left_attempt "$1" 0; }
 
 @test "eight requeues in a row are never held" {
     # The next test's takes a while, too, and runs beside.
-    job -N1 -n1 -w n1 --time=1 'trap "exit 75" TERM; [ $MUSTER_ATTEMPT -gt 0 ] && exit 0; sleep 200 & wait; exit 75' >"$JOBS/limit"
+    job -N1 -n1 -w n1 --time=1 \
+        'trap "exit 75" TERM; [ $MUSTER_ATTEMPT -gt 0 ] && exit 0; sleep 200 & wait; exit 75' \
+        >"$JOBS/limit"
     id=$(job --export=ALL -N1 -n2 '[ $MUSTER_ATTEMPT -lt 8 ] && exit 75; exit 0')
     job_wait "$id" 120 COMPLETED
     [ "$(job_restarts "$id")" = 8 ]

@@ -1,6 +1,7 @@
 #!/usr/bin/env bats
 # SPDX-License-Identifier: Apache-2.0
-# Ranks that meet without Slurm's PMIx: over PMI2 (srun --mpi=pmi2), and over the PMIx of an mpirun in a job.
+# Ranks that meet without Slurm's PMIx: over PMI2 (srun --mpi=pmi2), and over the PMIx of an mpirun
+# in a job.
 
 load helpers
 STEPS=60
@@ -67,9 +68,11 @@ rows() {
 }
 
 @test "a training over PMI2 equals that of one rank, bit for bit" {
-    # Where Slurm can't deliver a fence's end to a node at once it tries again for 15 s, and the other ranks wait for those there.
+    # Where Slurm can't deliver a fence's end to a node at once it tries again for 15 s, and the
+    # other ranks wait for those there.
     # shellcheck disable=SC2086
-    step --kill-on-bad-exit=1 -N4 --ntasks-per-node=2 --export=ALL,OMP_WAIT_POLICY=passive muster-train --data train.bin \
+    step --kill-on-bad-exit=1 -N4 --ntasks-per-node=2 --export=ALL,OMP_WAIT_POLICY=passive \
+        muster-train --data train.bin \
         --ckpt-dir pmi2 $TRAIN_ARGS --rendezvous pmi2 --rdzv-timeout 60
     [ "$status" -eq 0 ]
     train_equals_reference pmi2
@@ -79,16 +82,19 @@ rows() {
     step -N1 -n2 bash -c "$RDZV && exec $RDZV"
     [ "$status" -eq 2 ]
     rows n1 n1
-    [ "$(grep -c 'it serves one program of a task: start each with an srun of its own' <<<"$output")" -eq 1 ]
+    [ "$(grep -c 'it serves one program of a task: start each with an srun of its own' \
+        <<<"$output")" -eq 1 ]
     # A step with another type of MPI inside such a step has no part in it.
-    step --overlap -N1 -n2 bash -c "[ \$SLURM_PROCID != 0 ] || exec srun --overlap --mpi=none -n2 $RDZV"
+    step --overlap -N1 -n2 \
+        bash -c "[ \$SLURM_PROCID != 0 ] || exec srun --overlap --mpi=none -n2 $RDZV"
     [ "$status" -eq 2 ]
     [[ $output = *"started without PMIx"*"--mpi=pmi2"* ]]
 }
 
 @test "the ranks of an mpirun in a job meet over its own PMIx" {
     mpirun --version 2>/dev/null | grep -q 'Open MPI' || skip "no mpirun of Open MPI"
-    printf '#!/bin/bash\nexec timeout %d mpirun -n 4 --oversubscribe %s\n' "$HANG" "$RDZV" >"$JOBS/mpirun.sh"
+    printf '#!/bin/bash\nexec timeout %d mpirun -n 4 --oversubscribe %s\n' "$HANG" "$RDZV" \
+        >"$JOBS/mpirun.sh"
     job_wait "$(job_submit -N2 --ntasks-per-node=2 -o mpirun.out mpirun.sh)" 60 COMPLETED
     cat "$JOBS/mpirun.out"
     [ "$(grep -cE '^ +[0-3]/4 +[01]/2 +[01]/2 +n[12] +pmix +pmix ' "$JOBS/mpirun.out")" -eq 4 ]

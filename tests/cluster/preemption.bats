@@ -1,6 +1,7 @@
 #!/usr/bin/env bats
 # SPDX-License-Identifier: Apache-2.0
-# A training whose nodes are taken away goes on as if nothing had happened, however often and however slowly it saves.
+# A training whose nodes are taken away goes on as if nothing had happened, however often and
+# however slowly it saves.
 
 load helpers
 STEPS=240 # more than eight attempts have until they stand still
@@ -21,7 +22,8 @@ teardown() { cluster_explain; }
 
 @test "eight preemptions in a row: requeued each time, never held, bit-identical" {
     # Should this test come late, the training waits for it.
-    job=$(PAUSE_IN="0 1 2 3 4 5 6 7" PAUSE_AT=20 train_submit eight --wrap-with ./pausing --exclusive -- --ckpt-every 50 \
+    job=$(PAUSE_IN="0 1 2 3 4 5 6 7" PAUSE_AT=20 train_submit eight --wrap-with ./pausing \
+        --exclusive -- --ckpt-every 50 \
         --collective-timeout 90)
     for attempt in 0 1 2 3 4 5 6 7; do
         job_wait_attempt "$job" $attempt 60
@@ -41,8 +43,10 @@ sizes=(8 3 5 5) zero=(1 1 0 0)
 export SRUN_OPTIONS="-n ${sizes[${SLURM_RESTART_COUNT:-0}]} --gpus-per-task=1"
 exec ./train.sh "$@" --zero "${zero[${SLURM_RESTART_COUNT:-0}]}"
 EOF
-    job=$(cluster run env PATH="$PATH" TRAIN_ARGS="$TRAIN_ARGS" WRAP=./pausing PAUSE_IN="0 1" PAUSE_AT=20 \
-        sbatch --parsable --open-mode=append --muster --requeue -N4 --exclusive --gpus-per-node=2 -J sizes -o sizes.log \
+    job=$(cluster run env PATH="$PATH" TRAIN_ARGS="$TRAIN_ARGS" WRAP=./pausing PAUSE_IN="0 1" \
+        PAUSE_AT=20 \
+        sbatch --parsable --open-mode=append --muster --requeue -N4 --exclusive --gpus-per-node=2 \
+        -J sizes -o sizes.log \
         elastic.sh sizes --ckpt-every 50)
     for attempt in 0 1; do
         job_wait_attempt "$job" $attempt 60
@@ -50,9 +54,11 @@ EOF
         job_preempt "$job" 0
     done
     job_wait "$job" 180 COMPLETED
-    ranks=$(sed -n 's/.*"event": *"start".*"world_size": *\([0-9]*\).*/\1/p' "$JOBS/sizes/attempts.jsonl" | xargs)
+    ranks=$(sed -n 's/.*"event": *"start".*"world_size": *\([0-9]*\).*/\1/p' \
+        "$JOBS/sizes/attempts.jsonl" | xargs)
     echo "ranks of the attempts: $ranks"
-    [[ $ranks = "8 3 5"* ]] # from Slurm 24.05 on there may be one more, which finds the run finished
+    # from Slurm 24.05 on there may be one more, which finds the run finished
+    [[ $ranks = "8 3 5"* ]]
     train_equals_reference sizes
 }
 
@@ -64,11 +70,13 @@ EOF
     took=$((SECONDS - began))
     echo "the save and its fence took $took s, KillWait is $MUSTER_CLUSTER_KILLWAIT s"
     [ $took -ge $((2 * MUSTER_CLUSTER_KILLWAIT)) ]
-    # A rank may have passed the closing fence, and be killed by the requeue before its shell has written its status.
+    # A rank may have passed the closing fence, and be killed by the requeue before its shell has
+    # written its status.
     job_wait_attempt "$job" 1 60
     cat "$JOBS"/slow.status-0-*
     [ "$(cat "$JOBS"/slow.status-0-* | sort -u)" = 75 ]
-    grep -E '"event": *"end"' "$JOBS/slow/attempts.jsonl" | grep -E '"attempt": *0[,}]' | grep -E '"status": *75'
+    grep -E '"event": *"end"' "$JOBS/slow/attempts.jsonl" | grep -E '"attempt": *0[,}]' |
+        grep -E '"status": *75'
     cluster run scancel "$job"
     ls -d "$JOBS"/slow/step-*
 }

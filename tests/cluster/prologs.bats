@@ -1,7 +1,8 @@
 #!/usr/bin/env bats
 # SPDX-License-Identifier: Apache-2.0
-# Sites that have Slurm run the job prologs and epilogs in another way than it does by default: what that leaves to the checkpoint
-# service, which they start and end. Each test has a cluster of its own.
+# Sites that have Slurm run the job prologs and epilogs in another way than it does by default: what
+# that leaves to the checkpoint service, which they start and end. Each test has a cluster of its
+# own.
 
 load helpers
 load training
@@ -23,7 +24,9 @@ site() {
     MUSTER_CLUSTER_CONF=$1 cluster_begin 2 --plugin "$PLUGIN" "${@:2}"
 }
 
-release_from() { [ "$(printf '%s\n' "$1" "$(slurmd -V | grep -o '[0-9.]*$')" | sort -V | head -n 1)" = "$1" ]; }
+release_from() {
+    [ "$(printf '%s\n' "$1" "$(slurmd -V | grep -o '[0-9.]*$')" | sort -V | head -n 1)" = "$1" ]
+}
 
 # What slurmd said at its start; its line is one.
 slurmd_said() {
@@ -37,14 +40,19 @@ slurmd_said() {
 
 as_root() { cluster run --user root --node "$@"; }
 no_node_drained() { [ -z "$(cluster run sinfo -h -t drain,fail,down -o '%n %E')" ]; }
-service() { as_root n1 sed -n 's/^pid \([0-9]*\) .*/\1/p' "/run/muster/job-$1/service" 2>/dev/null; }
+service() {
+    as_root n1 sed -n 's/^pid \([0-9]*\) .*/\1/p' "/run/muster/job-$1/service" 2>/dev/null
+}
 
 has_service() { [ -n "$(service "$1")" ]; }
 
 # no_service JOB: the job prolog has run, and there is none.
 no_service() { [ -z "$(service "$1")" ] && as_root n1 test ! -e "/run/muster/job-$1/ckptd/socket"; }
 
-waiting() { job_submit --muster -w n1 --wrap 'srun bash -c "echo \$SLURMD_NODENAME got \${MUSTER_CKPTD-none}; sleep 100.5"'; }
+waiting() {
+    job_submit --muster -w n1 \
+        --wrap 'srun bash -c "echo \$SLURMD_NODENAME got \${MUSTER_CKPTD-none}; sleep 100.5"'
+}
 stopped() { grep -q '^State:[[:space:]]*T' "/proc/$1/status"; }
 
 # left JOB NODE: a socket as a PMIx server leaves it that died with its node.
@@ -59,11 +67,14 @@ train() {
     local name=$1 options=()
     shift
     while [ "$1" != -- ]; do options+=("$1") && shift; done
-    cluster run env PATH="$PATH" TRAIN_ARGS="$TRAIN_ARGS" WRAP=./pausing PAUSE_AT=5 PAUSE_IN="${PAUSE_IN-0}" \
-        sbatch --parsable --open-mode=append --muster --ntasks-per-node=2 -o "$name.log" "${options[@]}" train.sh "$name" "${@:2}"
+    cluster run env PATH="$PATH" TRAIN_ARGS="$TRAIN_ARGS" WRAP=./pausing PAUSE_AT=5 \
+        PAUSE_IN="${PAUSE_IN-0}" \
+        sbatch --parsable --open-mode=append --muster --ntasks-per-node=2 -o "$name.log" \
+        "${options[@]}" train.sh "$name" "${@:2}"
 }
 
-# comes_back NAME NODES: a training that is preempted saves through its steps' own services, and goes on to the same end.
+# comes_back NAME NODES: a training that is preempted saves through its steps' own services, and
+# goes on to the same end.
 comes_back() {
     local job
     training_begin 2>/dev/null
@@ -91,7 +102,8 @@ comes_back() {
     cluster run scontrol requeue "$id"
     job_wait_attempt "$id" 1 60
     no_node_drained
-    grep "muster: job $id: .* did not say what it lost, and was killed" "$(cluster status log)/slurmd-n1.log"
+    grep "muster: job $id: .* did not say what it lost, and was killed" \
+        "$(cluster status log)/slurmd-n1.log"
     [ ! -d "/proc/$pid" ]
     wait_for 30 has_service "$id"
     job_end "$id"
@@ -103,16 +115,20 @@ comes_back() {
 @test "no time for a service at all: none is started, and each step starts its own" {
     site PrologEpilogTimeout=12 drain=60
     slurmd_said "epilog-short: "
-    grep -q 'is 12 s, so that the job prolog starts no checkpoint service: ' "$(cluster status log)/slurmd-n1.log"
+    grep -q 'is 12 s, so that the job prolog starts no checkpoint service: ' \
+        "$(cluster status log)/slurmd-n1.log"
     comes_back short 2
 }
 
 @test "PrologFlags=Serial: no service that could hold up other jobs; a training comes back" {
     site PrologFlags=Serial drain=86400
-    slurmd_said "prolog-serial: PrologFlags has Serial, so that the job prolog starts no checkpoint service"
+    slurmd_said \
+        "prolog-serial: PrologFlags has Serial, so that the job prolog starts no checkpoint service"
     comes_back serial 2
-    # Every service of a job is stopped by its user, and the job ends: the next job's prolog does not wait.
-    job=$(STEP_MILLISECONDS=100 PAUSE_IN=none train stops -N1 -w n1 -- --ckpt-every 10 --steps 100000)
+    # Every service of a job is stopped by its user, and the job ends: the next job's prolog does
+    # not wait.
+    job=$(STEP_MILLISECONDS=100 PAUSE_IN=none train stops -N1 -w n1 -- --ckpt-every 10 \
+        --steps 100000)
     wait_for 60 train_attempt_has stops 0 20
     services=$(cluster_pids -x muster-ckptd)
     [ -n "$services" ]

@@ -1,7 +1,8 @@
 #!/usr/bin/env bats
 # SPDX-License-Identifier: Apache-2.0
-# Ranks that can't meet: whatever one of them does instead, all end within the deadline, with its name and its node's, and
-# nothing is left. And Slurm's daemons, killed while the ranks meet: the job goes on, or resumes.
+# Ranks that can't meet: whatever one of them does instead, all end within the deadline, with its
+# name and its node's, and nothing is left. And Slurm's daemons, killed while the ranks meet: the
+# job goes on, or resumes.
 
 load helpers
 STEPS=60
@@ -35,7 +36,8 @@ esac
 exec "$@"
 END
     cat >"$JOBS/at_connection.c" <<'END'
-/* Between the rendezvous and the first connection that is made with what was exchanged there, the process gets a signal. Only the
+/* Between the rendezvous and the first connection that is made with what was exchanged there, the
+ * process gets a signal. Only the
  * communicator listens on an address of the node's own. */
 #define _GNU_SOURCE
 #include <netinet/in.h>
@@ -50,7 +52,8 @@ static volatile int listener = -1;
 int listen(int fd, int backlog)
 {
 	struct sockaddr_in own = { 0 };
-	if (getsockname(fd, (struct sockaddr *)&own, &(socklen_t){ sizeof own }) == 0 && own.sin_family == AF_INET &&
+	if (getsockname(fd, (struct sockaddr *)&own, &(socklen_t){ sizeof own }) == 0 &&
+		own.sin_family == AF_INET &&
 		own.sin_addr.s_addr != htonl(INADDR_ANY) && own.sin_addr.s_addr != htonl(INADDR_LOOPBACK))
 		listener = fd;
 	return syscall(SYS_listen, fd, backlog);
@@ -77,7 +80,8 @@ END
 #include <string.h>
 #include <unistd.h>
 
-int PMIx_Get_nb(const void *rank, const char *key, const void *info, size_t count, void *answer, void *arg)
+int PMIx_Get_nb(const void *rank, const char *key, const void *info,
+	size_t count, void *answer, void *arg)
 {
 	static int (*real)(const void *, const char *, const void *, size_t, void *, void *);
 	if (!real)
@@ -116,7 +120,8 @@ int connect(int fd, const struct sockaddr *to, socklen_t size)
 	return syscall(SYS_connect, fd, to, size);
 }
 
-int PMIx_Get_nb(const void *rank, const char *key, const void *info, size_t count, void *answer, void *arg)
+int PMIx_Get_nb(const void *rank, const char *key, const void *info,
+	size_t count, void *answer, void *arg)
 {
 	static int (*real)(const void *, const char *, const void *, size_t, void *, void *);
 	if (!real)
@@ -140,20 +145,24 @@ setup() {
 
 teardown() { cluster_explain; }
 
-# step CASE SRUN-ARGUMENT… -- PROGRAM…: one in the background whose ranks do CASE; its output is in $JOBS/CASE.out.
+# step CASE SRUN-ARGUMENT… -- PROGRAM…: one in the background whose ranks do CASE; its output is in
+# $JOBS/CASE.out.
 step() {
     local case=$1 options=()
     shift
     while [ "$1" != -- ]; do options+=("$1") && shift; done
-    cluster run timeout "$HANG" srun "${options[@]}" ./rank.sh "$case" "${@:2}" >"$JOBS/$case.out" 2>&1 3>&- &
+    cluster run timeout "$HANG" srun "${options[@]}" ./rank.sh "$case" "${@:2}" >"$JOBS/$case.out" \
+        2>&1 3>&- &
 }
 
-# meet CASE SECONDS SRUN-ARGUMENT…: with muster-rdzv. train CASE SECONDS SRUN-ARGUMENT…: with muster-train.
+# meet CASE SECONDS SRUN-ARGUMENT…: with muster-rdzv. train CASE SECONDS SRUN-ARGUMENT…: with
+# muster-train.
 meet() { step "$1" "${@:3}" -- muster-rdzv -t "$2"; }
 # shellcheck disable=SC2086
 train() { step "$1" "${@:3}" -- muster-train --data train.bin $TRAIN_ARGS --rdzv-timeout "$2"; }
 
-# named CASE RANKS WORDS: each of these ranks, a pattern, has told exactly this of who is missing. muster-train adds a remedy.
+# named CASE RANKS WORDS: each of these ranks, a pattern, has told exactly this of who is missing.
+# muster-train adds a remedy.
 REMEDY=": look at what it does there; --rdzv-timeout waits longer, srun's --exclude leaves a node out"
 named() {
     local rank text
@@ -165,8 +174,9 @@ named() {
     done
 }
 
-# gave_up CASE NODES: srun saw a rank on one of NODES, a pattern, end by itself, since others did not come. The first one that does
-# may have the others killed before they get there: by --kill-on-bad-exit, or by Slurm's PMIx server.
+# gave_up CASE NODES: srun saw a rank on one of NODES, a pattern, end by itself, since others did
+# not come. The first one that does may have the others killed before they get there: by
+# --kill-on-bad-exit, or by Slurm's PMIx server.
 gave_up() { grep -q "^srun: error: n$2: task.*: Exited with exit code 69" "$JOBS/$1.out"; }
 
 # Whether no process of the ranks is left, on any node.
@@ -177,7 +187,8 @@ nothing_left() {
     done
 }
 
-# Slurm's server asks one that is not up yet again after 0.5, 1, 2, 4 … seconds, and answers nobody meanwhile.
+# Slurm's server asks one that is not up yet again after 0.5, 1, 2, 4 … seconds, and answers nobody
+# meanwhile.
 @test "without a key from the plugin nobody asks rank 0's node by PMIx before rank 0 is there" {
     step late --mpi=pmix -N4 -n4 -- muster-rdzv -t 60
     wait_for 40 ls "$JOBS"/tried-{1,2,3}
@@ -189,7 +200,8 @@ nothing_left() {
 }
 
 @test "a rank that stops, sleeps, dies, ends or miscounts before it has met the others" {
-    # Where Slurm does not end the others, the deadline has to; where a rank does not end by itself, Slurm has to.
+    # Where Slurm does not end the others, the deadline has to; where a rank does not end by itself,
+    # Slurm has to.
     for case in stops sleeps; do meet $case 3 --muster --kill-on-bad-exit=1 -N4 -n4; done
     for case in dies ends; do meet $case 3 --muster --kill-on-bad-exit=0 -N4 -n4; done
     wait
@@ -201,8 +213,10 @@ nothing_left() {
     grep -q '^muster: rank 2 on n3 was killed by signal 9 (Killed), the first of 4' "$JOBS/dies.out"
     meet miscounts 3 --muster -N4 -n4
     wait
-    grep -q 'couldn.t tell the world size: PMIx says 4, SLURM_STEP_NUM_TASKS says 3' "$JOBS/miscounts.out"
-    grep -q '^muster: rank 2 on n3 exited with status 2, .*; it last said "identity: ' "$JOBS/miscounts.out"
+    grep -q 'couldn.t tell the world size: PMIx says 4, SLURM_STEP_NUM_TASKS says 3' \
+        "$JOBS/miscounts.out"
+    grep -q '^muster: rank 2 on n3 exited with status 2, .*; it last said "identity: ' \
+        "$JOBS/miscounts.out"
 }
 
 @test "muster-train: the same" {
@@ -216,7 +230,8 @@ nothing_left() {
         gave_up $case "[124]"
     done
     grep -q '^muster: rank 2 on n3 was killed by signal 9 (Killed), the first of 4' "$JOBS/dies.out"
-    grep -q '^muster: rank 2 on n3 exited with status 2, .*; it last said "identity: ' "$JOBS/miscounts.out"
+    grep -q '^muster: rank 2 on n3 exited with status 2, .*; it last said "identity: ' \
+        "$JOBS/miscounts.out"
 }
 
 @test "muster-train: a rank that stops or dies after the rendezvous, while they connect" {
@@ -230,15 +245,19 @@ nothing_left() {
     gave_up connecting "[123]"
     gave_up accepting "[234]"
     # Slurm's PMIx ends the others.
-    grep -q '^muster: rank 2 on n3 was killed by signal 9 (Killed), the first of 4' "$JOBS/killed.out"
+    grep -q '^muster: rank 2 on n3 was killed by signal 9 (Killed), the first of 4' \
+        "$JOBS/killed.out"
 }
 
 @test "a node that can't be reached: each of the others names its ranks and no other, with the plugin and without" {
-    local ours='2 of 8 ranks within 4 s: rank 6 (on n4), rank 7 (on n4)' theirs='6 of 8 ranks within 4 s: rank 0 (on n1)'
+    local ours='2 of 8 ranks within 4 s: rank 6 (on n4), rank 7 (on n4)' \
+        theirs='6 of 8 ranks within 4 s: rank 0 (on n1)'
     for rank in 1 2 3 4 5; do theirs+=", rank $rank (on n$((rank / 2 + 1)))"; done
     train cut 4 --muster -N4 --ntasks-per-node=2
     meet cut-plain 4 --no-muster --mpi=pmix -N4 --ntasks-per-node=2
-    for rank in 0 1 2 3 4 5 6 7; do wait_for 20 test -e "$JOBS/up-cut-$rank-0" -a -e "$JOBS/up-cut-plain-$rank-0"; done
+    for rank in 0 1 2 3 4 5 6 7; do
+        wait_for 20 test -e "$JOBS/up-cut-$rank-0" -a -e "$JOBS/up-cut-plain-$rank-0"
+    done
     cluster cut n4
     let_go held-cut{,-plain}-{0..7}
     wait_for 12 nothing_left # also on n4, whose ranks can't reach the others, nor Slurm them
@@ -311,7 +330,8 @@ END
 step_daemon() {
     local pid
     for pid in $(pgrep -x hold); do
-        [ ! "/proc/$pid/cwd" -ef "$JOBS" ] || ! tr '\0' '\n' <"/proc/$pid/environ" | grep -qx "SLURMD_NODENAME=$1" ||
+        [ ! "/proc/$pid/cwd" -ef "$JOBS" ] || ! tr '\0' '\n' <"/proc/$pid/environ" |
+            grep -qx "SLURMD_NODENAME=$1" ||
             { sed -n 's/^PPid:\t//p' "/proc/$pid/status" && return; }
     done
     return 1
@@ -341,19 +361,23 @@ int main(void)
 }
 END
     # shellcheck disable=SC2046
-    (export PKG_CONFIG_PATH=$MUSTER_PREFIX/lib/pkgconfig && cc -Wall -Werror "$JOBS/hold.c" $(pkg-config --cflags --libs muster) \
+    (export PKG_CONFIG_PATH=$MUSTER_PREFIX/lib/pkgconfig &&
+        cc -Wall -Werror "$JOBS/hold.c" $(pkg-config --cflags --libs muster) \
         -Wl,-rpath,"$(pkg-config --variable=libdir muster)" -o "$JOBS/hold")
     step hold --muster --kill-on-bad-exit=0 -N2 -n2 -- ./hold
     wait_for 20 test -e "$JOBS/met-0" -a -e "$JOBS/met-1"
     daemon=$(step_daemon n2)
     kill -STOP "$daemon"
     touch "$JOBS/go-hold"
-    wait_for 10 grep -q "^rank 0: .*couldn't meet 1 of 2 ranks within 3 s: rank 1 (on n2) did not come" "$JOBS/hold.out"
+    wait_for 10 grep -q \
+        "^rank 0: .*couldn't meet 1 of 2 ranks within 3 s: rank 1 (on n2) did not come" \
+        "$JOBS/hold.out"
     sleep 1
     kill -CONT "$daemon"
     wait
     cat "$JOBS/hold.out"
-    grep -q "^rank 1: .*couldn't put .*: the PMIx server of this node gave no answer within 3 s" "$JOBS/hold.out"
+    grep -q "^rank 1: .*couldn't put .*: the PMIx server of this node gave no answer within 3 s" \
+        "$JOBS/hold.out"
 }
 
 # Whether the controller has written down what it knew when the file was made.
@@ -391,7 +415,8 @@ last_node() { cluster run scontrol show hostnames "$(job_field "$1" NodeList)" |
     train_equals_reference meets-stays
     # Slurm promises that a job whose node fails is put back, and runs elsewhere.
     job_wait "$leaves" 90 COMPLETED
-    grep "JobId=$leaves " "$(cluster status log)/slurmctld.log" | grep -q "due to failure of node $away"
+    grep "JobId=$leaves " "$(cluster status log)/slurmctld.log" |
+        grep -q "due to failure of node $away"
     [ "$(job_restarts "$leaves")" -ge 1 ]
     [ -e "$JOBS/up-meets-leaves-3-1" ]
     train_equals_reference meets-leaves

@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-# For the files on what brings a job back: a cluster with the plugin, jobs of one step, and what became of them.
-# A file says  load helpers  and  load requeue, and calls requeue_begin in its setup_file.
+# For the files on what brings a job back: a cluster with the plugin, jobs of one step, and what
+# became of them. A file says load helpers and load requeue, and calls requeue_begin in its
+# setup_file.
 # shellcheck shell=bash
 
 requeue_begin() {
@@ -29,7 +30,8 @@ said() { grep -q -- "$2" "$(job_output "$1")"; }
 
 comment() { cluster run scontrol show job "$1" | sed -n 's/^ *Comment=//p'; }
 
-# restarted_once ID WORDS: it came back once, ended well, and the first attempt's output has the words.
+# restarted_once ID WORDS: it came back once, ended well, and the first attempt's output has the
+# words.
 restarted_once() {
     job_wait "$1" 90 COMPLETED FAILED
     cat "$(job_output "$1")"
@@ -38,8 +40,9 @@ restarted_once() {
     said "$1" "$2"
 }
 
-# slow_requeue: $JOBS/slow-requeue is muster-requeue before a controller that takes 1.2 s for an answer while $JOBS/slow is there;
-# its call that puts a job back leaves $JOBS/asked, and waits as long as $JOBS/hold is there.
+# slow_requeue: $JOBS/slow-requeue is muster-requeue before a controller that takes 1.2 s for an
+# answer while $JOBS/slow is there; its call that puts a job back leaves $JOBS/asked, and waits as
+# long as $JOBS/hold is there.
 slow_requeue() {
     cc -shared -fPIC -DJOBS="\"$JOBS\"" -o "$JOBS/slow.so" -x c - <<'END'
 #define _GNU_SOURCE
@@ -56,7 +59,8 @@ typedef uint32_t job;
 #define REAL(name) ((__typeof__(name) *)dlsym(RTLD_NEXT, #name))
 #define SLOWLY if (access(JOBS "/slow", F_OK) == 0) usleep(1200000)
 
-int slurm_load_job(job_info_msg_t **got, job id, uint16_t flags) { SLOWLY; return REAL(slurm_load_job)(got, id, flags); }
+int slurm_load_job(job_info_msg_t **got, job id, uint16_t flags)
+{ SLOWLY; return REAL(slurm_load_job)(got, id, flags); }
 int slurm_load_node_single(node_info_msg_t **got, char *name, uint16_t flags)
 { SLOWLY; return REAL(slurm_load_node_single)(got, name, flags); }
 int slurm_update_job(job_desc_msg_t *change) { SLOWLY; return REAL(slurm_update_job)(change); }
@@ -70,6 +74,7 @@ int slurm_requeue(job id, uint32_t flags)
 	return REAL(slurm_requeue)(id, flags);
 }
 END
-    printf '#!/bin/sh\nLD_PRELOAD=%s exec %s "$@"\n' "$JOBS/slow.so" "$REQUEUE" >"$JOBS/slow-requeue"
+    printf '#!/bin/sh\nLD_PRELOAD=%s exec %s "$@"\n' "$JOBS/slow.so" "$REQUEUE" \
+        >"$JOBS/slow-requeue"
     chmod 755 "$JOBS/slow-requeue"
 }

@@ -1,6 +1,7 @@
 #!/usr/bin/env bats
 # SPDX-License-Identifier: Apache-2.0
-# No job is lost, and none comes back for ever: whose fault an end was, how often it may be the job's own, and which steps count.
+# No job is lost, and none comes back for ever: whose fault an end was, how often it may be the
+# job's own, and which steps count.
 
 load helpers
 load requeue
@@ -34,13 +35,15 @@ teardown() { cluster_explain; }
     wait_for 30 said "$id" ready
     cluster run --user root scontrol update nodename=n2 state=drain reason=test
     touch "$JOBS/drained"
-    wait_for 30 said "$id" "exited with status 1 while its node was being drained: job $id is put back in the queue after attempt 0"
+    wait_for 30 said "$id" \
+        "exited with status 1 while its node was being drained: job $id is put back in the queue after attempt 0"
     cluster run --user root scontrol update nodename=n2 state=resume
     restarted_once "$id" "put back"
 }
 
 @test "a rank that ends for good keeps the job from coming back however slow the controller is" {
-    # Slurm's PMIx kills the other rank at once, before anybody can have noted why; or that sees by itself that its peer has gone.
+    # Slurm's PMIx kills the other rank at once, before anybody can have noted why; or that sees by
+    # itself that its peer has gone.
     # shellcheck disable=SC2046
     PKG_CONFIG_PATH=$MUSTER_PREFIX/lib/pkgconfig cc -o "$JOBS/ends" -x c - \
         $(PKG_CONFIG_PATH=$MUSTER_PREFIX/lib/pkgconfig pkg-config \
@@ -71,7 +74,8 @@ END
         job_wait "$id" 90 FAILED COMPLETED
         cat "$(job_output "$id")"
         [ "$(job_restarts "$id")" = 0 ]
-        [[ $(comment "$id") = "muster: attempt 0 step 0 ended for good at "*": rank 1 on n"?" exited with status 1"* ]]
+        [[ $(comment "$id") = "muster: attempt 0 step 0 ended for good at "* ]]
+        [[ $(comment "$id") = *": rank 1 on n"?" exited with status 1"* ]]
     done
     rm "$JOBS/slow"
     cluster plugin "$PLUGIN"
@@ -89,13 +93,15 @@ END
     [ "$(job_restarts "$id")" = 2 ]
     words="the last 3 attempts of job $id failed by themselves within 10 minutes each and showed no progress"
     [ "$(grep -c "$words" "$(job_output "$id")")" = 1 ]
-    [[ $(comment "$id") = "mine, and more; muster: attempts in vain: 3 up to 2; muster: attempt 2 step 0 ended for good "* ]]
+    [[ $(comment "$id") \
+        = "mine, and more; muster: attempts in vain: 3 up to 2; muster: attempt 2 step 0 ended for good "* ]]
     job_wait "$asked" 90 COMPLETED
     [ "$(job_restarts "$asked")" = 4 ]
 }
 
 @test "progress keeps a job coming back: a file that it names, and muster_progress() on another node" {
-    # progress ATTEMPT…: rank 0 makes progress in these attempts, says so, and waits; the other is killed meanwhile.
+    # progress ATTEMPT…: rank 0 makes progress in these attempts, says so, and waits; the other is
+    # killed meanwhile.
     cat >"$JOBS/progress.c" <<'END'
 #include <muster.h>
 #include <stdio.h>
@@ -118,7 +124,8 @@ int main(int argc, char **argv)
 }
 END
     # shellcheck disable=SC2046
-    PKG_CONFIG_PATH=$MUSTER_PREFIX/lib/pkgconfig cc "$JOBS/progress.c" $(PKG_CONFIG_PATH=$MUSTER_PREFIX/lib/pkgconfig pkg-config \
+    PKG_CONFIG_PATH=$MUSTER_PREFIX/lib/pkgconfig cc "$JOBS/progress.c" \
+        $(PKG_CONFIG_PATH=$MUSTER_PREFIX/lib/pkgconfig pkg-config \
         --cflags --libs muster) -Wl,-rpath,"$MUSTER_PREFIX/lib" -o "$JOBS/progress"
     says=$(job -N2 -n2 '[ $MUSTER_ATTEMPT = 5 ] || exec ./progress 2')
     names=$(MUSTER_PROGRESS=saved job -N2 -n2 \
@@ -132,7 +139,8 @@ END
 
 @test "an attempt that ran longer than breaker= minutes was not in vain, and breaker=off counts nothing" {
     cluster plugin "$PLUGIN" breaker=1
-    long=$(job -N1 -n1 '[ $MUSTER_ATTEMPT != 3 ] || exit 0; [ $MUSTER_ATTEMPT != 2 ] || sleep 65; kill -9 $$')
+    long=$(job -N1 -n1 \
+        '[ $MUSTER_ATTEMPT != 3 ] || exit 0; [ $MUSTER_ATTEMPT != 2 ] || sleep 65; kill -9 $$')
     job_wait "$long" 180 COMPLETED FAILED
     cat "$(job_output "$long")"
     cluster plugin "$PLUGIN" breaker=off
@@ -145,7 +153,8 @@ END
 }
 
 @test "where the comment can't be written the job comes back, with a line; a long comment of the user's stays whole" {
-    printf '#include <errno.h>\nint slurm_update_job(void *job) { errno = 2002; return -1; }\n' >"$JOBS/refuse.c"
+    printf '#include <errno.h>\nint slurm_update_job(void *job) { errno = 2002; return -1; }\n' \
+        >"$JOBS/refuse.c"
     cc -shared -fPIC "$JOBS/refuse.c" -o "$JOBS/refuse.so"
     printf '#!/bin/sh\nLD_PRELOAD=%s exec %s "$@"\n' "$JOBS/refuse.so" "$REQUEUE" >"$JOBS/refused"
     chmod 755 "$JOBS/refused"
@@ -159,7 +168,8 @@ END
     [[ $(comment "$id") = "$long; muster: attempts in vain: 1 up to 0"* ]]
     cluster plugin "$PLUGIN" "requeue=$JOBS/refused"
     refused=$(job -N1 -n1 "$dies")
-    restarted_once "$refused" "couldn't write the comment of job $refused: .*; nothing bounds how often it comes back"
+    restarted_once "$refused" \
+        "couldn't write the comment of job $refused: .*; nothing bounds how often it comes back"
     cluster plugin "$PLUGIN"
     said "$refused" "job $refused is put back in the queue after attempt 0"
 }
@@ -170,7 +180,8 @@ END
 untouched() { job_runs_attempt "$1" 0 && [ "$(comment "$1")" = "${2-}" ]; }
 
 @test "a monitor that is stopped when the training has ended does not bring the job back, and the evaluation after it runs" {
-    # monitored.sh OPTIONS END: a training beside a monitor, which is stopped after it; then an evaluation that ends so.
+    # monitored.sh OPTIONS END: a training beside a monitor, which is stopped after it; then an
+    # evaluation that ends so.
     cat >"$JOBS/monitored.sh" <<'END'
 #!/bin/bash
 srun $1 -N1 -n1 sleep 1000 &
@@ -189,7 +200,8 @@ END
         job_wait "${id[$kind]}" 60 COMPLETED FAILED
         cat "$(job_output "${id[$kind]}")"
         [ "$(grep -c ^trained "$(job_output "${id[$kind]}")")" = 2 ]
-        [ "$(job_state "${id[$kind]}") $(job_restarts "${id[$kind]}") $(comment "${id[$kind]}")" = "COMPLETED 0 " ]
+        [ "$(job_state "${id[$kind]}") $(job_restarts "${id[$kind]}") $(comment "${id[$kind]}")" \
+            = "COMPLETED 0 " ]
         said "${id[$kind]}" "^evaluated with $([ $kind = killed ] && echo 137 || echo 0)"
     done
 }
@@ -240,7 +252,8 @@ END
 srun -N2 -n2 true
 srun -N1 -n1 bash -c "$1"
 END
-    taken=$(job_submit --muster -N2 -n2 behind.sh '[ $MUSTER_ATTEMPT = 0 ] || exit 0; echo ready; exec sleep 300')
+    taken=$(job_submit --muster -N2 -n2 behind.sh \
+        '[ $MUSTER_ATTEMPT = 0 ] || exit 0; echo ready; exec sleep 300')
     wait_for 30 said "$taken" ready
     job_preempt "$taken" 0
     restarted_once "$taken" "put back in the queue after attempt 0"

@@ -1,6 +1,7 @@
 #!/usr/bin/env bats
 # SPDX-License-Identifier: Apache-2.0
-# A requeue that can't be asked for at once: the controller is away or fails over, or the job's time is over.
+# A requeue that can't be asked for at once: the controller is away or fails over, or the job's time
+# is over.
 
 load helpers
 load requeue
@@ -15,10 +16,11 @@ teardown() { cluster_explain; }
 
 has_step() { cluster run squeue -h -s -j "$1" -o %i | grep -q '\.0$'; }
 
-# dying RANK SBATCH-ARGUMENT…: a job of two ranks on two nodes; that one is killed when $JOBS/die.ID is there. The other one takes
-# no note of it: Slurm has to end it.
+# dying RANK SBATCH-ARGUMENT…: a job of two ranks on two nodes; that one is killed when $JOBS/die.ID
+# is there. The other one takes no note of it: Slurm has to end it.
 dying() {
-    job "${@:2}" -N2 -n2 "[ \$MUSTER_ATTEMPT = 0 ] || exit 0; echo ready; [ \$RANK = $1 ] || exec sleep 600
+    job "${@:2}" -N2 -n2 \
+        "[ \$MUSTER_ATTEMPT = 0 ] || exit 0; echo ready; [ \$RANK = $1 ] || exec sleep 600
         until [ -e die.\$SLURM_JOB_ID ]; do sleep 0.1; done; kill -SEGV \$\$"
 }
 
@@ -47,7 +49,8 @@ asks() { [ -n "$(cluster_pids -f "muster-requeue .* $1 0\$")" ]; }
 
 @test "a job that waits for a controller that was away can be cancelled; one that ended for good does not come back" {
     cancelled=$(dying 1)
-    final=$(job -N2 -n2 'echo ready; [ $RANK = 1 ] || exec sleep 600; until [ -e die ]; do sleep 0.1; done; exit 1')
+    final=$(job -N2 -n2 \
+        'echo ready; [ $RANK = 1 ] || exec sleep 600; until [ -e die ]; do sleep 0.1; done; exit 1')
     for id in "$cancelled" "$final"; do
         wait_for 30 said "$id" ready
         wait_for 20 has_step "$id"
@@ -67,13 +70,15 @@ asks() { [ -n "$(cluster_pids -f "muster-requeue .* $1 0\$")" ]; }
 }
 
 @test "a job whose time is over on two nodes comes back once both are clean" {
-    id=$(job -N2 -n2 --time=1 'trap "exit 75" TERM; [ $MUSTER_ATTEMPT -gt 0 ] && exit 0; sleep 200 & wait; exit 75')
+    id=$(job -N2 -n2 --time=1 \
+        'trap "exit 75" TERM; [ $MUSTER_ATTEMPT -gt 0 ] && exit 0; sleep 200 & wait; exit 75')
     # Slurm looks for such jobs every 30 s.
     job_wait "$id" 180 COMPLETED
     cat "$(job_output "$id")"
     [ "$(job_restarts "$id")" = 1 ]
     said "$id" "DUE TO TIME LIMIT"
-    said "$id" "job $id has ended: it is put back in the queue when nothing of it is left on its nodes"
+    said "$id" \
+        "job $id has ended: it is put back in the queue when nothing of it is left on its nodes"
 }
 
 @test "one that ended for good does not come back either for a rank that saw its peer go, when a controller that was away is slow" {
@@ -103,8 +108,8 @@ controller() { cat "$(cluster status dir)/pid/slurmctld"; }
 # Whether another process than that asks for the job's requeue.
 asks_again() { [ -n "$(cluster_pids -f "muster-requeue .* $1 0\$" | grep -vx "$2")" ]; }
 
-# die_and_hold RANK: that rank of a job dies, and what asks for the requeue waits with its call as long as $JOBS/hold is there. Sets
-# $id, and $first, its pid.
+# die_and_hold RANK: that rank of a job dies, and what asks for the requeue waits with its call as
+# long as $JOBS/hold is there. Sets $id, and $first, its pid.
 die_and_hold() {
     slow_requeue
     rm -f "$JOBS/asked"
@@ -149,7 +154,8 @@ die_and_hold() {
     slow_requeue
     rm -f "$JOBS/asked"
     touch "$JOBS/hold"
-    id=$(job -N2 -n2 'trap "echo saved in attempt $MUSTER_ATTEMPT; exit 75" TERM; echo "ready $MUSTER_ATTEMPT"
+    id=$(job -N2 -n2 \
+        'trap "echo saved in attempt $MUSTER_ATTEMPT; exit 75" TERM; echo "ready $MUSTER_ATTEMPT"
         until [ -e done.$SLURM_JOB_ID ]; do sleep 0.1; done')
     wait_for 30 said "$id" "ready 0"
     cluster run "$JOBS/slow-requeue" --deadline=600 "$id" 0 3>&- &
@@ -161,7 +167,8 @@ die_and_hold() {
     wait $!
     # From 26.05 on the call names the attempt.
     last=2
-    [ "$(printf '%s\n' 26.05 "$(srun --version | grep -o '[0-9.]*$')" | sort -V | head -n 1)" != 26.05 ] || last=1
+    [ "$(printf '%s\n' 26.05 "$(srun --version | grep -o '[0-9.]*$')" | sort -V | head -n 1)" != \
+        26.05 ] || last=1
     wait_for 60 said "$id" "ready $last"
     touch "$JOBS/done.$id"
     job_wait "$id" 60 COMPLETED FAILED
@@ -173,7 +180,8 @@ die_and_hold() {
 # The last one: its cluster has a second controller, on n4, which takes over.
 @test "the controller fails over when a rank dies: the job comes back under the other" {
     cluster down
-    MUSTER_CLUSTER_CONF=$'SlurmctldHost=n4(10.77.0.14)\nSlurmctldTimeout=10' cluster up 4 --plugin "$PLUGIN"
+    MUSTER_CLUSTER_CONF=$'SlurmctldHost=n4(10.77.0.14)\nSlurmctldTimeout=10' cluster up 4 \
+        --plugin "$PLUGIN"
     cluster start-backup n4
     wait_for 30 cluster run bash -c 'scontrol ping | grep -q "backup.* is UP"'
     requeue_script

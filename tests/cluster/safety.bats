@@ -1,8 +1,8 @@
 #!/usr/bin/env bats
 # SPDX-License-Identifier: Apache-2.0
-# What runs as root on a node does no harm: whatever fails in a hook of the plugin, the job has its own result, no node is
-# drained, slurmstepd lives and nothing is left; whatever a hostile user sets, plants, stops or kills, it is bounded; and what is
-# started for a user has nothing of root's.
+# What runs as root on a node does no harm: whatever fails in a hook of the plugin, the job has its
+# own result, no node is drained, slurmstepd lives and nothing is left; whatever a hostile user
+# sets, plants, stops or kills, it is bounded; and what is started for a user has nothing of root's.
 
 load helpers
 
@@ -36,7 +36,9 @@ as() { cluster run --user "$1" --node "$2" "${@:3}"; }
 srun() { cluster run timeout "$HANG" srun "$@"; }
 no_node_drained() { [ -z "$(cluster run sinfo -h -t drain,fail,down -o '%n %E')" ]; }
 idle() { node_is n1 idle && node_is n2 idle; }
-nothing_left() { [ -z "$(for node in n1 n2; do as root $node find /run/muster -mindepth 1 2>/dev/null; done)" ]; }
+nothing_left() {
+    [ -z "$(for node in n1 n2; do as root $node find /run/muster -mindepth 1 2>/dev/null; done)" ]
+}
 nodes_log() { cat "$(cluster status log)"/slurmd-n?.log; }
 # Whether none of our programs runs on a node of this cluster.
 no_services() { [ -z "$(cluster_pids -f '^([^ ]*/)?muster-(ckptd|requeue|first-node)')" ]; }
@@ -48,8 +50,9 @@ plugin() {
     echo "$*" >"$conf.new" && mv "$conf.new" "$conf"
 }
 
-# fault HOOK:CALL RESULT: a step while that call fails in that hook, of a plugin that is `required`: its tasks run, the first with
-# status 7, which is what srun ends with ("runs"); or they end with 2 and a line of ours ("stops").
+# fault HOOK:CALL RESULT: a step while that call fails in that hook, of a plugin that is `required`:
+# its tasks run, the first with status 7, which is what srun ends with ("runs"); or they end with 2
+# and a line of ours ("stops").
 fault() {
     local began=$SECONDS
     plugin required "$FAULTY" drain=5 "fault=$1"
@@ -58,7 +61,9 @@ fault() {
     echo "$output"
     case $2 in
     runs) [[ $status -eq 7 && $output = *"ran 0 of 2"* && $output = *"ran 1 of 2"* ]] || return 1 ;;
-    stops) [[ $status -eq 2 && $output = *"error: muster: "* && $output != *"ran "* ]] || return 1 ;;
+    stops)
+        [[ $status -eq 2 && $output = *"error: muster: "* && $output != *"ran "* ]] || return 1
+        ;;
     esac
     no_node_drained
 }
@@ -103,12 +108,14 @@ fault() {
     done
     wait_for 20 idle
     wait_for 20 nothing_left
-    # Where root can't remove the folder it stays, and that is logged; the service ends all the same.
+    # Where root can't remove the folder it stays, and that is logged; the service ends all the
+    # same.
     for call in unlinkat fchown; do
         fault epilog:$call runs
         wait_for 20 idle
         [ "$(as root n1 ls /run/muster)" = "$(as root n2 ls /run/muster)" ]
-        nodes_log | grep -q "couldn't remove /run/muster/$(as root n1 ls /run/muster): Read-only file system"
+        nodes_log | grep -q \
+            "couldn't remove /run/muster/$(as root n1 ls /run/muster): Read-only file system"
         wait_for 10 no_services
         as root n1 rm -r /run/muster
         as root n2 rm -r /run/muster
@@ -116,18 +123,22 @@ fault() {
 }
 
 # service NODE JOB: the pid of a job's service, as root has noted it.
-service() { as root "$1" sed -n 's/^pid \([0-9]*\) .*/\1/p' "/run/muster/job-$2/service" 2>/dev/null; }
+service() {
+    as root "$1" sed -n 's/^pid \([0-9]*\) .*/\1/p' "/run/muster/job-$2/service" 2>/dev/null
+}
 has_service() { kill -0 "$(service "$1" "$2")" 2>/dev/null; }
 
-# is_plain_user PID USER: whether the process, or the file with its /proc/PID/status, has that user's ids and groups, no capability,
-# and no way to another.
+# is_plain_user PID USER: whether the process, or the file with its /proc/PID/status, has that
+# user's ids and groups, no capability, and no way to another.
 is_plain_user() {
     local status uid gid
     status=$(tr -s '\t ' ' ' <"$1")
     uid=$(id -u "$2") gid=$(id -g "$2")
-    grep -qx "Uid: $uid $uid $uid $uid" <<<"$status" && grep -qx "Gid: $gid $gid $gid $gid" <<<"$status" || return 1
+    grep -qx "Uid: $uid $uid $uid $uid" <<<"$status" &&
+        grep -qx "Gid: $gid $gid $gid $gid" <<<"$status" || return 1
     [ "$(sed -n 's/^Groups: \(.*[0-9]\) *$/\1/p' <<<"$status")" = "$(id -G "$2")" ] || return 1
-    [ "$(grep -cE '^Cap(Inh|Prm|Eff|Amb): 0+$' <<<"$status")" -eq 4 ] && grep -qx 'NoNewPrivs: 1' <<<"$status"
+    [ "$(grep -cE '^Cap(Inh|Prm|Eff|Amb): 0+$' <<<"$status")" -eq 4 ] &&
+        grep -qx 'NoNewPrivs: 1' <<<"$status"
 }
 
 @test "what is started for a user has nothing of root's: no id, group, capability, descriptor, folder or variable" {
@@ -135,7 +146,8 @@ is_plain_user() {
 #!/bin/sh
 cp /proc/\$\$/status $JOBS/seen.status
 tr '\\0' '\\n' </proc/\$\$/environ >$JOBS/seen.environ
-{ readlink /proc/\$\$/cwd; cat /proc/\$\$/oom_score_adj; ps -o sid= -p \$\$ | tr -d ' '; echo \$\$; } >$JOBS/seen.rest
+{ readlink /proc/\$\$/cwd; cat /proc/\$\$/oom_score_adj;
+    ps -o sid= -p \$\$ | tr -d ' '; echo \$\$; } >$JOBS/seen.rest
 (ls -l /proc/\$\$/fd >$JOBS/seen.ls)
 exit 0
 END
@@ -148,18 +160,20 @@ END
     cat "$JOBS"/seen.*
     is_plain_user "$JOBS/seen.status" muster-test1
     # Not the task's configuration, which could name libraries.
-    [ "$(sort "$JOBS/seen.environ" | grep -v '^PWD=')" = "$(printf '%s\n' PATH=/usr/bin:/bin "SLURM_CONF=$conf")" ]
+    [ "$(sort "$JOBS/seen.environ" | grep -v '^PWD=')" \
+        = "$(printf '%s\n' PATH=/usr/bin:/bin "SLURM_CONF=$conf")" ]
     mapfile -t rest <"$JOBS/seen.rest"
     [ "${rest[0]} ${rest[1]}" = "/ 0" ]
     [ "${rest[2]}" = "${rest[3]}" ]
-    # 10 is the shell's own: the script. (A pipe behind ls would be another for a moment, and so would its output outside
-    # of a subshell.)
+    # 10 is the shell's own: the script. (A pipe behind ls would be another for a moment, and so
+    # would its output outside of a subshell.)
     sed -n 's/.* \([0-9]*\) -> /\1 /p' "$JOBS/seen.ls" >"$JOBS/seen.fd"
     [ "$(wc -l <"$JOBS/seen.fd")" -ge 3 ]
     not grep -vE '^(0 /dev/null|[12] pipe:.*|10 .*/probe)$' "$JOBS/seen.fd"
 
     # Nor can another process of the user's take a helper over.
-    as 1 n1 "$MUSTER_PREFIX/libexec/muster-requeue" --settle=3 --deadline=4242 1 0 >/dev/null 2>&1 3>&- &
+    as 1 n1 "$MUSTER_PREFIX/libexec/muster-requeue" --settle=3 --deadline=4242 1 0 >/dev/null 2>&1 \
+        3>&- &
     wait_for 10 pgrep -f '^[^ ]*muster-requeue --settle=3 --deadline=4242'
     pid=$(pgrep -f '^[^ ]*muster-requeue --settle=3 --deadline=4242')
     run as 1 n1 ls "/proc/$pid/fd"
@@ -175,7 +189,8 @@ END
     pid=$(service n1 "$id")
     is_plain_user "/proc/$pid/status" muster-test1
     [ "$(readlink "/proc/$pid/cwd") $(cat "/proc/$pid/oom_score_adj")" = "/ 0" ]
-    [ "$(tr '\0' '\n' <"/proc/$pid/environ" | sort)" = "$(printf '%s\n' PATH=/usr/bin:/bin "SLURM_CONF=$conf")" ]
+    [ "$(tr '\0' '\n' <"/proc/$pid/environ" | sort)" \
+        = "$(printf '%s\n' PATH=/usr/bin:/bin "SLURM_CONF=$conf")" ]
     [ -z "$(find "/proc/$pid/fd" -mindepth 1 -printf '%l\n' |
         grep -vE '^(/dev/null|/dev/log|socket:.*|pipe:.*|anon_inode:.*|/run/muster/job-[0-9]+/ckptd)$')" ]
     job_end "$id"
@@ -192,7 +207,9 @@ END
     export HOME=$evil MUSTER_CKPTD=$evil MUSTER_CKPTD_PROGRAM=$evil MUSTER_RDZV_DIR=$evil \
         MUSTER_LAST_WORDS=$evil MUSTER_DEFAULTS=$evil \
         MASTER_ADDR=$evil MUSTER_PREFLIGHT=$evil SLURM_RESTART_COUNT=$evil MUSTER_JOB_TASKS=$evil
-    run srun -w n1 -n1 "--export=ALL,SLURM_CONF=$evil,SLURM_JOB_NODELIST=$evil,SLURM_MUSTER_LAUNCHER=$evil" /bin/sh -c 'exit 7'
+    run srun -w n1 -n1 \
+        "--export=ALL,SLURM_CONF=$evil,SLURM_JOB_NODELIST=$evil,SLURM_MUSTER_LAUNCHER=$evil" \
+        /bin/sh -c 'exit 7'
     echo "$output"
     wait_for 20 node_is n1 idle
     kill $tracer && wait $tracer || :
@@ -210,7 +227,8 @@ import os, sys
 odd = "line\nmuster: 100%n%s\x1b[31m\x01"
 env = dict(os.environ)
 env.update({"HOSTILE_%d" % i: odd for i in range(10000)})
-env.update({odd: odd, "%n%n%s": odd, "LARGE_1": "%n" * 60000, "LARGE_2": "x" * 120000, "SLURM_HOSTILE": "[" * 100000})
+env.update({odd: odd, "%n%n%s": odd, "LARGE_1": "%n" * 60000, "LARGE_2": "x" * 120000,
+            "SLURM_HOSTILE": "[" * 100000})
 os.execvpe(sys.argv[1], sys.argv[1:], env)
 END
     }
@@ -218,8 +236,10 @@ END
         srun -J "$odd" -N2 -n2 --kill-on-bad-exit=0 ./fails.sh
     echo "$output" | cut -c1-300 | head -n 30
     [[ $status -eq 7 && $output = *"ran 0 of 2"* && $output = *"ran 1 of 2"* ]]
-    # What a task is told by its user's variables is its user's; a bad number is an error of one line.
-    for own in MASTER_ADDR MASTER_PORT JAX_COORDINATOR_PORT OMP_NUM_THREADS MUSTER_PREFLIGHT MUSTER_DEFAULTS MUSTER_CKPTD \
+    # What a task is told by its user's variables is its user's; a bad number is an error of one
+    # line.
+    for own in MASTER_ADDR MASTER_PORT JAX_COORDINATOR_PORT OMP_NUM_THREADS MUSTER_PREFLIGHT \
+        MUSTER_DEFAULTS MUSTER_CKPTD \
         CUDA_VISIBLE_DEVICES; do
         odds=${odds-},$own=$odd
     done
@@ -231,11 +251,14 @@ END
     no_node_drained
 }
 
-# stop_helpers FILE: while the file is there, each helper of an epilog on this cluster is stopped as soon as it is seen.
+# stop_helpers FILE: while the file is there, each helper of an epilog on this cluster is stopped as
+# soon as it is seen.
 stop_helpers() {
     local pid
     while [ -e "$1" ]; do
-        for pid in $(cluster_pids -u muster-test1 -f '^[^ ]*muster-ckptd --finish'); do kill -STOP "$pid"; done
+        for pid in $(cluster_pids -u muster-test1 -f '^[^ ]*muster-ckptd --finish'); do
+            kill -STOP "$pid"
+        done
         sleep 0.05
     done
 }
@@ -258,7 +281,8 @@ stop_helpers() {
     echo "the step took $((SECONDS - began)) s"
     [[ $status -eq 7 && $output = *"it took more than 10 s"* ]]
     [ $((SECONDS - began)) -lt 16 ]
-    wait_for 5 not kill -0 "$(cat "$JOBS/stopped")" # it is nobody's child, and may be a corpse for a moment
+    # it is nobody's child, and may be a corpse for a moment
+    wait_for 5 not kill -0 "$(cat "$JOBS/stopped")"
     # drain, what the helper gets on top, and what the service gets to leave in.
     wait_for $((began + 25 - SECONDS)) node_is n1 idle
     rm "$BATS_TEST_TMPDIR/stopping"

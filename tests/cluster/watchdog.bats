@@ -1,7 +1,8 @@
 #!/usr/bin/env bats
 # SPDX-License-Identifier: Apache-2.0
-# A rank that is stopped, and a node that is cut off, while they train: all others end within the deadline, tell where each of them
-# stood and who gave no answer, and the job resumes to the bits of an undisturbed run.
+# A rank that is stopped, and a node that is cut off, while they train: all others end within the
+# deadline, tell where each of them stood and who gave no answer, and the job resumes to the bits of
+# an undisturbed run.
 
 load helpers
 load training
@@ -31,7 +32,9 @@ teardown() { cluster_explain; }
 submit() { train_submit "$1" --wrap-with ./impatient -N2 --exclusive -- --ckpt-every 20; }
 
 # nodes_of JOB: its first and its last one.
-nodes_of() { cluster run scontrol show hostnames "$(job_field "$1" NodeList)" | sed -n '1p; $p' | xargs; }
+nodes_of() {
+    cluster run scontrol show hostnames "$(job_field "$1" NodeList)" | sed -n '1p; $p' | xargs
+}
 
 # told NAME RANK…: each of these ranks has said where it stood, and then why it ends.
 told() {
@@ -40,11 +43,13 @@ told() {
     for rank; do
         grep -q "\[rank $rank on n[1-4]\] error: this rank stood: .* of step [0-9]* .*; complete last: .*" \
             "$JOBS/$name.log" || return 1
-        grep -q "\[rank $rank on n[1-4]\] error: comm: couldn't complete .* of step [0-9]* after " "$JOBS/$name.log" || return 1
+        grep -q "\[rank $rank on n[1-4]\] error: comm: couldn't complete .* of step [0-9]* after " \
+            "$JOBS/$name.log" || return 1
     done
 }
 
-# ended_in_time NAME BEGIN RANK…: these ranks do so within the deadline, from a moment that was just before the fault.
+# ended_in_time NAME BEGIN RANK…: these ranks do so within the deadline, from a moment that was just
+# before the fault.
 ended_in_time() {
     wait_for $((DEADLINE + LEAVING)) told "$1" "${@:3}" || { cat "$JOBS/$1.log"; return 1; }
     awk -v begin="$2" -v end="$EPOCHREALTIME" 'BEGIN { print end - begin " s after the fault" }'
@@ -59,11 +64,13 @@ nothing_runs_on() {
     for rank in 0 1 2 3; do [ "$(train_rank "$1" $rank | cut -d" " -f1)" != "$2" ] || return 1; done
 }
 
-# silent NAME NODE: the ranks there that gave no answer, each with its record, which this cluster's nodes share.
+# silent NAME NODE: the ranks there that gave no answer, each with its record, which this cluster's
+# nodes share.
 silent() {
     sed -nE "s/.* error:   ranks? ([0-9, -]+) on $2: no answer; by its record it was [a-z]+ .* of step [0-9]+ for .* s\$/\1/p" \
         "$JOBS/$1.log" |
-        tr -d ' ' | tr , '\n' | while IFS=- read -r first last; do seq "$first" "${last:-$first}"; done | sort -n | xargs
+        tr -d ' ' | tr , '\n' | while IFS=- read -r first last; do seq "$first" \
+        "${last:-$first}"; done | sort -n | xargs
 }
 
 @test "a rank is stopped with SIGSTOP: the others end within the deadline and name it" {
@@ -105,7 +112,9 @@ silent() {
 @test "both jobs resume, to the bits of an undisturbed run" {
     for name in stopped cut; do
         job_wait "$(cat "$JOBS/$name.job")" 90 COMPLETED
-        [ "$(job_restarts "$(cat "$JOBS/$name.job")")" -eq 1 ] || { grep '^muster' "$JOBS/$name.log" && return 1; }
+        [ "$(job_restarts "$(cat "$JOBS/$name.job")")" -eq 1 ] || {
+            grep '^muster' "$JOBS/$name.log" && return 1
+        }
         grep -q 'task.* [01].*: Exited with exit code 69' "$JOBS/$name.log"
         train_equals_reference "$name"
         # What the first attempt left is still there to be read, and the second has left nothing.

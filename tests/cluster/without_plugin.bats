@@ -1,7 +1,8 @@
 #!/usr/bin/env bats
 # SPDX-License-Identifier: Apache-2.0
-# A cluster whose administrator has not installed the plugin: what its users copy, slurm-examples/train-no-plugin.sbatch,
-# brings the job back after each interruption, bit for bit, and only then.
+# A cluster whose administrator has not installed the plugin: what its users copy,
+# slurm-examples/train-no-plugin.sbatch, brings the job back after each interruption, bit for bit,
+# and only then.
 
 load helpers
 STEPS=300
@@ -16,7 +17,8 @@ setup_file() {
     # What the script's srun runs stands still at some step of each attempt that is interrupted.
     mkdir "$JOBS/bin"
     ln -s "$MUSTER_PREFIX/libexec" "$JOBS/libexec"
-    printf '#!/bin/bash\nexec ./pausing "%s" "$@"\n' "$(command -v muster-train)" >"$JOBS/bin/muster-train"
+    printf '#!/bin/bash\nexec ./pausing "%s" "$@"\n' "$(command -v muster-train)" \
+        >"$JOBS/bin/muster-train"
     chmod -R a+rX "$JOBS/bin" && chmod a+x "$JOBS/bin/muster-train"
 }
 
@@ -24,7 +26,8 @@ teardown_file() { cluster_end; }
 
 setup() {
     cluster_require
-    [ -e "$MUSTER_PREFIX/libexec/muster-requeue" ] || skip "this build has no muster-requeue: no Slurm headers"
+    [ -e "$MUSTER_PREFIX/libexec/muster-requeue" ] ||
+        skip "this build has no muster-requeue: no Slurm headers"
 }
 
 teardown() { cluster_explain; }
@@ -66,7 +69,8 @@ kill_rank() {
     [ "$(job_restarts "$job")" -eq 4 ]
     for attempt in 0 2; do
         grep -q "\"event\":\"notice\".*\"attempt\":$attempt,.*SIGTERM" "$JOBS/plain/attempts.jsonl"
-        grep -q "\"event\":\"end\".*\"attempt\":$attempt,.*\"status\":75" "$JOBS/plain/attempts.jsonl"
+        grep -q "\"event\":\"end\".*\"attempt\":$attempt,.*\"status\":75" \
+            "$JOBS/plain/attempts.jsonl"
     done
     # Each attempt went on from a later step than the one before.
     run sed -n 's/.*"event": *"start".*"step": *\([0-9]*\).*/\1/p' "$JOBS/plain/attempts.jsonl"

@@ -1,14 +1,15 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: Apache-2.0
-# tests/fuzz/run.sh [SECONDS [NAME…]]: builds each fuzz_NAME.c with libFuzzer and runs it from its seeds for that long
-# (20; 0 for the seeds alone). Inputs that it finds go to a folder of its own, not to the seeds: $FUZZ_CORPUS/NAME where that is
-# set. Needs clang; status 77 without libFuzzer.
+# tests/fuzz/run.sh [SECONDS [NAME…]]: builds each fuzz_NAME.c with libFuzzer and runs it from its
+# seeds for that long (20; 0 for the seeds alone). Inputs that it finds go to a folder of its own,
+# not to the seeds: $FUZZ_CORPUS/NAME where that is set. Needs clang; status 77 without libFuzzer.
 set -eu
 
 top=$(cd "$(dirname "$0")/../.." && pwd)
 seconds=${1-20}
 [ $# -eq 0 ] || shift
-[ $# -gt 0 ] || set -- attempts checkpoint ckptd_proto comm_conn comm_links first_end bootstrap hostlist import layout \
+[ $# -gt 0 ] || set -- attempts checkpoint ckptd_proto comm_conn comm_links first_end bootstrap \
+    hostlist import layout \
     manifest npy owner part pmi2_wire gemm_plans rank_env safetensors spank_args flight tokens
 compiler=${FUZZ_CC:-clang}
 work=$(mktemp -d)
@@ -24,15 +25,24 @@ sources() {
         echo checkpoint/{load/{ckpt,ckpt_read,shard,shard_scan},format/{manifest,safetensors}}.c \
             checkpoint/directory/{ckpt_dir,removable}.c common/{pages,thread}.c "${base[@]}"
         ;;
-    ckptd_proto) echo checkpoint/{protocol/ckptd_{attach,conn,fields,proto,tcp},format/safetensors}.c "${base[@]}" ;;
+    ckptd_proto)
+        echo checkpoint/{protocol/ckptd_{attach,conn,fields,proto,tcp},format/safetensors}.c \
+            "${base[@]}"
+        ;;
     comm_conn) echo trainer/comm/comm_conn.c ;;
-    comm_links) echo trainer/comm/comm_links.c launch/run_key.c common/{acceptor,siphash}.c "${base[@]}" ;;
-    first_end) echo plugin/{end_channel,first_end,task_end}.c common/{clock,err,last_words,listen,number}.c -lm ;;
+    comm_links)
+        echo trainer/comm/comm_links.c launch/run_key.c common/{acceptor,siphash}.c "${base[@]}"
+        ;;
+    first_end)
+        echo plugin/{end_channel,first_end,task_end}.c \
+            common/{clock,err,last_words,listen,number}.c -lm
+        ;;
     bootstrap) echo launch/{bootstrap_message,put_list}.c common/siphash.c ;;
     hostlist) echo common/hostlist.c ;;
     layout) echo slurm/step_layout.c common/{err,hostlist,ident}.c ;;
     rank_env)
-        echo plugin/rank_env.c checks/{check*,facts,findings}.c slurm/hooks.c common/{alone,err,hostlist,ident,number}.c -lm
+        echo plugin/rank_env.c checks/{check*,facts,findings}.c slurm/hooks.c \
+            common/{alone,err,hostlist,ident,number}.c -lm
         ;;
     spank_args)
         echo plugin/{preflight,spank_args}.c \
@@ -40,7 +50,10 @@ sources() {
             common/{alone,clock,err,hostlist,ident,listen,number,process,run_as_user}.c -lm
         ;;
     owner) echo checkpoint/directory/owner.c "${base[@]}" ;;
-    import) echo checkpoint/{format/{gpt2,safetensors},convert/{hf_model,llmc_model,model_source}}.c "${base[@]}" ;;
+    import)
+        echo checkpoint/{format/{gpt2,safetensors},convert/{hf_model,llmc_model,model_source}}.c \
+            "${base[@]}"
+        ;;
     manifest) echo checkpoint/format/manifest.c "${base[@]}" ;;
     pmi2_wire) echo launch/pmi2_wire.c common/{base64,clock,err,number}.c -lm ;;
     part) echo checkpoint/{save/ckpt_part,format/manifest}.c "${base[@]}" ;;
@@ -54,7 +67,8 @@ sources() {
 }
 
 echo '#define _GNU_SOURCE 1' >"$work/config.h"
-echo 'int LLVMFuzzerTestOneInput(const unsigned char *b, unsigned long n) { return 0; }' >"$work/probe.c"
+echo 'int LLVMFuzzerTestOneInput(const unsigned char *b, unsigned long n) { return 0; }' \
+    >"$work/probe.c"
 "$compiler" -fsanitize=fuzzer -o "$work/probe" "$work/probe.c" 2>"$work/log" || {
     echo "fuzz: $compiler can't build with -fsanitize=fuzzer: apt-get install clang"
     exit 77
@@ -73,12 +87,14 @@ for name; do
     corpus=${FUZZ_CORPUS-$work/found}/$name
     mkdir -p "$corpus" "$work/place_$name"
     options=(-max_total_time="$seconds" -max_len=4096 -artifact_prefix="${FUZZ_ARTIFACTS:-$work}/")
-    [ ! -e "tests/fuzz/dictionaries/$name" ] || options+=(-dict="$top/tests/fuzz/dictionaries/$name")
+    [ ! -e "tests/fuzz/dictionaries/$name" ] ||
+        options+=(-dict="$top/tests/fuzz/dictionaries/$name")
     [ "$seconds" -gt 0 ] || options+=(-runs=0)
     [ -n "${FUZZ_CORPUS-}" ] || options+=(-verbosity=0)
     echo "fuzz: $name for $seconds s"
     # In a folder of its own, for those that read files.
-    (cd "$work/place_$name" && "../fuzz_$name" "${options[@]}" "$corpus" "$top/tests/fuzz/seeds/$name") || {
+    (cd "$work/place_$name" &&
+        "../fuzz_$name" "${options[@]}" "$corpus" "$top/tests/fuzz/seeds/$name") || {
         echo "fuzz: $name failed; the input stands above in base64, or in \$FUZZ_ARTIFACTS where that is set"
         exit 1
     }

@@ -11,17 +11,20 @@ export ASAN_OPTIONS=detect_leaks=1:allocator_may_return_null=1 UBSAN_OPTIONS=pri
 export TSAN_OPTIONS=halt_on_error=1 OMP_NUM_THREADS=2
 
 # build NAME SANITIZERS TARGETS -- OPTIONS: configures and makes a build of its own in NAME.
-# Descriptor 3 is bats': closed, so that make's job pipe becomes 3 and 4 and not 5, which config.status takes over.
+# Descriptor 3 is bats': closed, so that make's job pipe becomes 3 and 4 and not 5, which
+# config.status takes over.
 build() {
     local name=$1 sanitizers=$2 targets=() source
-    source=$(sed -n 's/^abs_top_srcdir = //p' "$MUSTER_BUILD/Makefile") # it has the configure that made the build
+    # it has the configure that made the build
+    source=$(sed -n 's/^abs_top_srcdir = //p' "$MUSTER_BUILD/Makefile")
     shift 2
     while [ "$1" != -- ]; do targets+=("$1") && shift; done
     mkdir -p "$MUSTER_BUILD/$name"
     cd "$MUSTER_BUILD/$name" || return
     {
         [ config.status -nt "$source/configure" ] ||
-            "$source/configure" -q --enable-sanitize="$sanitizers" --without-cuda CFLAGS="-O1 -g1" CXXFLAGS="-O1 -g1" "${@:2}"
+            "$source/configure" -q --enable-sanitize="$sanitizers" --without-cuda CFLAGS="-O1 -g1" \
+            CXXFLAGS="-O1 -g1" "${@:2}"
         make -s -j"$(nproc)" "${targets[@]}"
     } >log 2>&1 3>&- || {
         tail -n 30 log
@@ -43,10 +46,12 @@ run_tests() {
     return $bad
 }
 
-# The unit tests of kernels on the host pass without a word of the sanitizer's, and so does `kernel_fault` without a fault.
+# The unit tests of kernels on the host pass without a word of the sanitizer's, and so does
+# `kernel_fault` without a fault.
 kernels_are_clean() {
     local names
-    mapfile -t names < <(find "$MUSTER_TOP/tests/unit" -name 'test_cuda_*.c' -printf '%f\n' | sed 's/\.c$//')
+    mapfile -t names < \
+        <(find "$MUSTER_TOP/tests/unit" -name 'test_cuda_*.c' -printf '%f\n' | sed 's/\.c$//')
     run_tests "${names[@]}" || return
     ! grep -E 'Sanitizer:|runtime error:' -- test_cuda_*.out || return
     [ "$(tests/tools/kernel_fault none)" = right ]

@@ -1,13 +1,13 @@
 # SPDX-License-Identifier: Apache-2.0
-# For the bats files: waiting for an event. Its limits are for hangs only, and are as many times longer as this machine is slower
-# than two quiet cores (tests/run.sh measures it).
+# For the bats files: waiting for an event. Its limits are for hangs only, and are as many times
+# longer as this machine is slower than two quiet cores (tests/run.sh measures it).
 # shellcheck shell=bash
 
 # Seconds within which a command of a few seconds ends: for timeout.
 export HANG=$((20 * ${MUSTER_PATIENCE:-3}))
 
-# wait_for SECONDS COMMAND…: until the command succeeds. Fails after three times as many seconds, or more on a slow machine, and
-# says for what it waited.
+# wait_for SECONDS COMMAND…: until the command succeeds. Fails after three times as many seconds, or
+# more on a slow machine, and says for what it waited.
 wait_for() {
     local seconds=$(($1 * ${MUSTER_PATIENCE:-3})) end=$((SECONDS + $1 * ${MUSTER_PATIENCE:-3}))
     shift

@@ -33,14 +33,20 @@ usage_error() {
 }
 
 need_root() { [ $EUID = 0 ] || die "couldn't make namespaces: needs root"; }
-need_up() { space_alive ctl || die "couldn't find a cluster: none is up (tests/cluster/cluster up)"; }
-need_node() { [[ " $(nodes) " = *" ${1:-none} "* ]] || usage_error "no node '${1-}' (there are: $(nodes))"; }
+need_up() {
+    space_alive ctl || die "couldn't find a cluster: none is up (tests/cluster/cluster up)"
+}
+need_node() {
+    [[ " $(nodes) " = *" ${1:-none} "* ]] || usage_error "no node '${1-}' (there are: $(nodes))"
+}
 
 # Names what is missing before anything is made.
 need_programs() {
     local program
-    for program in slurmctld slurmd sinfo srun munged ip tc nsenter unshare setpriv flock useradd; do
-        command -v "$program" >/dev/null || die "couldn't find $program: install slurmctld, slurmd, slurm-client, \
+    for program in slurmctld slurmd sinfo srun munged ip tc nsenter unshare setpriv flock useradd
+    do
+        command -v "$program" >/dev/null ||
+            die "couldn't find $program: install slurmctld, slurmd, slurm-client, \
 munge, iproute2, util-linux and passwd"
     done
 }
@@ -67,7 +73,8 @@ others_may_enter() { (( 0$(stat -c %a "$1") & 1 )); }
 # One `up` or `down` at a time. The lock is on the script itself: nothing to remove later.
 lock_cluster() {
     exec {lock}<"$CLUSTER_HOME/cluster"
-    flock -w 60 "$lock" || die "couldn't take the lock: another up or down of this checkout has run for 60 s"
+    flock -w 60 "$lock" || die \
+        "couldn't take the lock: another up or down of this checkout has run for 60 s"
 }
 
 # wait_until SECONDS COMMAND…: tries the command until it succeeds; fails once the time is over.

@@ -2,7 +2,8 @@
 # The cluster's folder and all configuration files in it.
 # shellcheck shell=bash
 
-# The names of all nodes, in one line. They are listed in a file, so that every later command knows them.
+# The names of all nodes, in one line. They are listed in a file, so that every later command knows
+# them.
 nodes() { cat "$STATE/etc/nodes" 2>/dev/null; }
 
 # Makes the folder and every file for a cluster of COUNT nodes.
@@ -41,18 +42,20 @@ config_munge_key() {
     id -u munge >/dev/null 2>&1 && chown munge: "$STATE/etc/munge.key"
 }
 
-# Two devices a node that Slurm hands out as GPUs 0 and 1. Nobody opens them; where no device may be made (in some
-# containers), the terminals serve.
+# Two devices a node that Slurm hands out as GPUs 0 and 1. Nobody opens them; where no device may be
+# made (in some containers), the terminals serve.
 config_gpus() {
     local files="$STATE/dev/gpu[0-1]"
-    mknod "$STATE/dev/gpu0" c 1 3 2>/dev/null && mknod "$STATE/dev/gpu1" c 1 3 2>/dev/null || files="/dev/tty[0-1]"
+    mknod "$STATE/dev/gpu0" c 1 3 2>/dev/null && mknod "$STATE/dev/gpu1" c 1 3 2>/dev/null ||
+        files="/dev/tty[0-1]"
     printf 'Name=gpu File=%s\n' "$files" >"$STATE/etc/gres.conf"
 }
 
 # How Slurm tracks the processes of a step.
 proctrack() { printf '%s' "${MUSTER_CLUSTER_PROCTRACK:-linuxproc}"; }
 
-# No cgroups unless asked for: slurmd must start in containers too, with either version of them or none.
+# No cgroups unless asked for: slurmd must start in containers too, with either version of them or
+# none.
 config_cgroup() {
     local version
     version=$(slurmd -V | sed 's/[^0-9]*\([0-9]*\)\.\([0-9]*\).*/\1\2/')
@@ -63,12 +66,13 @@ config_cgroup() {
     fi
 }
 
-# slurm.conf. Short intervals everywhere: a test waits for the scheduler, not the other way round. cred_expire is how
-# long a requeued job waits before it may start again (120 s by default, 5 at the least). But a launch that takes longer fails,
-# and so does a message that takes longer than MessageTimeout: a slow machine has more of each (run.sh measures how slow it is).
-# KillWait stays: saves that take longer than that are what some tests are about. A step's daemon
-# that couldn't tell the controller of its end tries again after 60 s, by which time Slurm would
-# take it for unkillable and drain the node.
+# slurm.conf. Short intervals everywhere: a test waits for the scheduler, not the other way round.
+# cred_expire is how long a requeued job waits before it may start again (120 s by default, 5 at the
+# least). But a launch that takes longer fails, and so does a message that takes longer than
+# MessageTimeout: a slow machine has more of each (run.sh measures how slow it is). KillWait stays:
+# saves that take longer than that are what some tests are about. A step's daemon that couldn't tell
+# the controller of its end tries again after 60 s, by which time Slurm would take it for unkillable
+# and drain the node.
 config_slurm() {
     local name cpus=${MUSTER_CLUSTER_NODES_CPUS:-4} slow=$(((${MUSTER_PATIENCE:-3} + 2) / 3))
     [ -z "${network_latency-}" ] || slow=$((slow + 1))
@@ -109,11 +113,13 @@ GresTypes=gpu
 END
     [ "${MUSTER_CLUSTER_IP:-4}" = 4 ] || echo CommunicationParameters=EnableIPv6,DisableIPv4
     for name in $(nodes); do
-        printf 'NodeName=%s NodeHostname=%s NodeAddr=%s CPUs=%s RealMemory=16000 Gres=gpu:2 State=UNKNOWN\n' \
-            "$name" "$name" "$(node_address "$name")" "$cpus"
+        printf 'NodeName=%s NodeHostname=%s NodeAddr=%s ' \
+            "$name" "$name" "$(node_address "$name")"
+        echo "CPUs=$cpus RealMemory=16000 Gres=gpu:2 State=UNKNOWN"
     done
     cat <<END
-PartitionName=spot Nodes=ALL Default=YES PriorityTier=1 PreemptMode=REQUEUE GraceTime=${MUSTER_CLUSTER_GRACE:-15}
+PartitionName=spot Nodes=ALL Default=YES PriorityTier=1 PreemptMode=REQUEUE \
+GraceTime=${MUSTER_CLUSTER_GRACE:-15}
 PartitionName=ondemand Nodes=ALL PriorityTier=10 PreemptMode=OFF
 ${MUSTER_CLUSTER_CONF-}
 END
@@ -127,22 +133,26 @@ config_plugin() {
         line="optional $(readlink -f "$file")${1#"$file"}"
     fi
     printf '%s\n' "$line" >"$STATE/etc/plugstack.conf.new"
-    mv "$STATE/etc/plugstack.conf.new" "$STATE/etc/plugstack.conf" || die "couldn't write $STATE/etc/plugstack.conf"
+    mv "$STATE/etc/plugstack.conf.new" "$STATE/etc/plugstack.conf" ||
+        die "couldn't write $STATE/etc/plugstack.conf"
 }
 
 # What every program of the nodes loads first: a copy, where all users can read it.
 config_preload() {
     [ -n "${MUSTER_CLUSTER_PRELOAD-}" ] || return 0
-    install -m 755 "$MUSTER_CLUSTER_PRELOAD" "$STATE/preload.so" || die "couldn't preload $MUSTER_CLUSTER_PRELOAD"
+    install -m 755 "$MUSTER_CLUSTER_PRELOAD" "$STATE/preload.so" ||
+        die "couldn't preload $MUSTER_CLUSTER_PRELOAD"
 }
 
-# An optional plugin that cannot be read is passed over in silence, and srun reads it as the user: so look now.
+# An optional plugin that cannot be read is passed over in silence, and srun reads it as the user:
+# so look now.
 check_plugin() {
     local file where
     file=$(sed -n 's/^optional \([^ ]*\).*/\1/p' "$STATE/etc/plugstack.conf")
     [ -n "$file" ] || return 0
     for where in ctl "$(nodes | cut -d' ' -f1)"; do
-        space_run "$where" setpriv "--reuid=${USERS[0]}" "--regid=${USERS[0]}" --init-groups test -r "$file" ||
+        space_run "$where" setpriv "--reuid=${USERS[0]}" "--regid=${USERS[0]}" --init-groups test \
+            -r "$file" ||
             die "couldn't read the plugin $file as ${USERS[0]} in $where: give all users the right to read it, outside /tmp"
     done
 }

@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-# The daemons of the cluster: a munged in each space, slurmctld beside the controller, a slurmd on each node.
+# The daemons of the cluster: a munged in each space, slurmctld beside the controller, a slurmd on
+# each node.
 # shellcheck shell=bash
 
 # daemon_start LOG SPACE COMMAND…
@@ -7,26 +8,33 @@ daemon_start() {
     local log=$STATE/log/$1 pid
     pid=$(space_pid "$2") || die "couldn't start ${1%.log}: $2 is not up"
     shift 2
-    spawn "$log" env "SLURM_CONF=$STATE/etc/slurm.conf" nsenter --target "$pid" --net --uts --mount -- "$@"
+    spawn "$log" env "SLURM_CONF=$STATE/etc/slurm.conf" nsenter --target "$pid" --net --uts \
+        --mount -- "$@"
 }
 
-# daemon_stop NAME SPACE [SIGNAL]: ends a daemon by its pid, in order, so that it saves its state, if it is not killed.
+# daemon_stop NAME SPACE [SIGNAL]: ends a daemon by its pid, in order, so that it saves its state,
+# if it is not killed.
 daemon_stop() {
     local pid
-    # No pipe: it would fail, as if the daemon were not there, when any process of the machine ends in mid-search.
+    # No pipe: it would fail, as if the daemon were not there, when any process of the machine ends
+    # in mid-search.
     pid=$(cat "$STATE/pid/$1" 2>/dev/null) && grep -qx "$pid" < <(space_processes "$2") || return 0
     kill "-${3-TERM}" "$pid" 2>/dev/null
-    wait_until 30 process_gone "$pid" || die "couldn't stop $1 (pid $pid) within 30 s" "$STATE/log/$1.log"
+    wait_until 30 process_gone "$pid" ||
+        die "couldn't stop $1 (pid $pid) within 30 s" "$STATE/log/$1.log"
 }
 
 process_gone() { ! kill -0 "$1" 2>/dev/null; }
 
-# A munged in one space: nodes of their own need one each, or a credential that a second node decodes is a replay.
+# A munged in one space: nodes of their own need one each, or a credential that a second node
+# decodes is a replay.
 munged_start() {
     local become=()
     id -u munge >/dev/null 2>&1 && become=(setpriv --reuid=munge --regid=munge --clear-groups --)
-    daemon_start "munged-$1.log" "$1" "${become[@]}" munged --foreground "--socket=$STATE/own/munge.socket" \
-        "--key-file=$STATE/etc/munge.key" "--pid-file=$STATE/own/munged.pid" "--seed-file=$STATE/own/munged.seed"
+    daemon_start "munged-$1.log" "$1" "${become[@]}" munged \
+        --foreground "--socket=$STATE/own/munge.socket" \
+        "--key-file=$STATE/etc/munge.key" "--pid-file=$STATE/own/munged.pid" \
+        "--seed-file=$STATE/own/munged.seed"
 }
 
 # Waits for the socket of a space's munged.
@@ -74,17 +82,21 @@ daemons_start_backup() {
 ask_controller() {
     local pid
     pid=$(space_pid ctl) &&
-        SLURM_CONF=$STATE/etc/slurm.conf timeout 5 nsenter --target "$pid" --net --uts --mount -- "$@" 2>/dev/null
+        SLURM_CONF=$STATE/etc/slurm.conf timeout 5 nsenter --target "$pid" --net --uts --mount -- \
+        "$@" 2>/dev/null
 }
 
 # A line "node state" for each node.
 node_states() { ask_controller sinfo -h -p spot -N -o '%N %T'; }
 
 # When the slurmd of a node began that slurmctld knows, to the second.
-slurmd_began() { ask_controller scontrol show node "$1" | sed -n 's/.*SlurmdStartTime=\([^ ]*\).*/\1/p'; }
+slurmd_began() {
+    ask_controller scontrol show node "$1" | sed -n 's/.*SlurmdStartTime=\([^ ]*\).*/\1/p'
+}
 
-# Whether a node is idle with another slurmd than that which began then. One that is back before slurmctld has missed it counts as
-# idle all the time, and a job that starts before the new slurmd listens goes without its prolog there.
+# Whether a node is idle with another slurmd than that which began then. One that is back before
+# slurmctld has missed it counts as idle all the time, and a job that starts before the new slurmd
+# listens goes without its prolog there.
 node_is_back() {
     local began
     began=$(slurmd_began "$1")
@@ -104,6 +116,7 @@ die_of_nodes() {
     states=$(node_states) || die "couldn't start slurmctld: no answer after 40 s" \
         "$STATE/log/slurmctld.out" "$STATE/log/slurmctld.log"
     first=$(grep -v ' idle$' <<<"$states" | head -n 1 | cut -d' ' -f1)
-    die "couldn't start all nodes: after 40 s these are not idle: $(grep -v ' idle$' <<<"$states" | tr '\n' ';')" \
+    die "couldn't start all nodes: after 40 s these are not idle: $(grep -v ' idle$' <<<"$states" |
+        tr '\n' ';')" \
         "$STATE/log/slurmd-$first.out" "$STATE/log/slurmd-$first.log" "$STATE/log/slurmctld.log"
 }

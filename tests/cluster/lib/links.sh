@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-# The network: a bridge in the controller's space, and for each node a veth pair from there to its eth0. The addresses
-# 10.77.0.x, or fd77::x, exist in these namespaces only, so that they may be taken outside.
+# The network: a bridge in the controller's space, and for each node a veth pair from there to its
+# eth0. The addresses 10.77.0.x, or fd77::x, exist in these namespaces only, so that they may be
+# taken outside.
 # shellcheck shell=bash
 
 NETWORK=10.77.0. LENGTH=24 FLAGS=()
@@ -11,8 +12,9 @@ CONTROLLER_ADDRESS=${NETWORK}1
 # The address of node nX.
 node_address() { printf '%s%d' "$NETWORK" $((10 + ${1#n})); }
 
-# links_hardware_address NUMBER. As of a card, it stays when a node comes back or goes, and with the bridge's (the least of its
-# links' by default) too: what the others have in their ARP caches leads there for up to a minute.
+# links_hardware_address NUMBER. As of a card, it stays when a node comes back or goes, and with the
+# bridge's (the least of its links' by default) too: what the others have in their ARP caches leads
+# there for up to a minute.
 links_hardware_address() { printf '02:4d:55:53:00:%02x' "$1"; }
 
 # Makes the bridge.
@@ -45,7 +47,9 @@ links_attach() {
 links_detach() { space_run ctl ip link delete dev "$1" >/dev/null 2>&1; }
 
 # links_set NODE up|down: the bridge's side of the link.
-links_set() { links_ip ctl link set "$1" "$2" || die "couldn't set the link of $1 $2" "$STATE/log/links.log"; }
+links_set() {
+    links_ip ctl link set "$1" "$2" || die "couldn't set the link of $1 $2" "$STATE/log/links.log"
+}
 
 # links_shape NODE RATE DELAY, or NODE off: both directions alike.
 links_shape() {
@@ -61,7 +65,8 @@ links_limit() {
     local -a discipline=(tbf rate "$3" burst 128k latency 400ms)
     [[ $4 =~ ^0[a-z]*$ ]] || discipline=(netem rate "$3" delay "$4" limit 100000)
     links_tc "$1" qdisc add dev "$2" root "${discipline[@]}" && return
-    [ "${discipline[0]}" = tbf ] || say "this kernel may have no netem; a delay of 0 does without" >&2
+    [ "${discipline[0]}" = tbf ] ||
+        say "this kernel may have no netem; a delay of 0 does without" >&2
     die "couldn't shape $2 of $1 to $3, delay $4" "$STATE/log/links.log"
 }
 

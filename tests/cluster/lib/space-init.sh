@@ -1,14 +1,15 @@
 # SPDX-License-Identifier: Apache-2.0
-# The first program of a space (see space.sh): gives it a name, a loopback and its own mounts, then only holds it open.
-# Arguments: the cluster's folder and id, the name of the space, the source tree, and the folder of its control groups or
-# nothing.
+# The first program of a space (see space.sh): gives it a name, a loopback and its own mounts, then
+# only holds it open. Arguments: the cluster's folder and id, the name of the space, the source
+# tree, and the folder of its control groups or nothing.
 # shellcheck shell=bash
 set -eu
 
 state=$1 id=$2 name=$3 top=$4 groups=${5-}
 own=$state/own
 
-# A tmpfs of the space's own at $own: the mark by which its processes are found, and the place of its munge socket.
+# A tmpfs of the space's own at $own: the mark by which its processes are found, and the place of
+# its munge socket.
 mount_mark() {
     local owner
     owner=$(id -u munge 2>/dev/null || echo 0)
@@ -16,7 +17,8 @@ mount_mark() {
     mount -t tmpfs -o "mode=755,size=1m,uid=$owner" "muster-cluster:$id:$name" "$own"
 }
 
-# Names of all nodes, and a name server that refuses at once: one that cannot be reached blocks slurmd for 20 s a reply.
+# Names of all nodes, and a name server that refuses at once: one that cannot be reached blocks
+# slurmd for 20 s a reply.
 bind_names() {
     local resolv
     mount --bind "$state/etc/hosts" /etc/hosts
@@ -34,7 +36,8 @@ preload() {
     mount -t overlay -o "lowerdir=/etc,upperdir=$own/etc/new,workdir=$own/etc/work" overlay /etc
 }
 
-# cover FOLDER: puts an empty tmpfs over a folder, with the source tree at its old place when it lies below.
+# cover FOLDER: puts an empty tmpfs over a folder, with the source tree at its old place when it
+# lies below.
 cover() {
     local below=
     case $top/ in "$1"/*) below=yes ;; esac

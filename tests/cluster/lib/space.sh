@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-# Spaces: the namespaces of the controller ("ctl") and of each node. Every process inside one sees a small tmpfs whose
-# source is named after the cluster and the space; that mark is how they are found again, also when all else is lost.
+# Spaces: the namespaces of the controller ("ctl") and of each node. Every process inside one sees a
+# small tmpfs whose source is named after the cluster and the space; that mark is how they are found
+# again, also when all else is lost.
 # shellcheck shell=bash
 
 # The pid of the process that holds a space open.
@@ -22,8 +23,8 @@ space_processes() {
     grep -ls "muster-cluster:$ID:${1:+$1 }" /proc/[0-9]*/mountinfo | cut -d/ -f3
 }
 
-# Starts spaces and waits until each is ready. A node begins as a copy of the controller's mounts, so that file systems
-# mounted there below jobs/ are one and the same on all nodes.
+# Starts spaces and waits until each is ready. A node begins as a copy of the controller's mounts,
+# so that file systems mounted there below jobs/ are one and the same on all nodes.
 space_start_all() {
     local name
     for name; do
@@ -35,7 +36,8 @@ space_start_all() {
         rm -f "$STATE/pid/$name"
         groups_make "$name"
         spawn "$STATE/log/space-$name.log" "${enter[@]}" "${unshare[@]}" \
-            bash "$CLUSTER_HOME/lib/space-init.sh" "$STATE" "$ID" "$name" "$TOP" "$(groups_folder "$name")"
+            bash "$CLUSTER_HOME/lib/space-init.sh" "$STATE" "$ID" "$name" "$TOP" \
+            "$(groups_folder "$name")"
     done
     for name; do
         wait_until 10 space_alive "$name" ||
@@ -51,10 +53,12 @@ space_run() {
     nsenter --target "$pid" --net --uts --mount -- "$@"
 }
 
-# Kills every process of a space (of all, without a name), again until none is left: new ones may just be forked.
+# Kills every process of a space (of all, without a name), again until none is left: new ones may
+# just be forked.
 space_kill() {
     wait_until 10 space_kill_round "${1-}" ||
-        die "couldn't kill these processes of ${1:-the cluster} within 10 s: $(space_processes "${1-}" | tr '\n' ' ')"
+        die "couldn't kill these processes of ${1:-the cluster} within 10 s: $(space_processes \
+        "${1-}" | tr '\n' ' ')"
     if [ -n "${1-}" ]; then rm -f "$STATE/pid/$1"; else rm -f "$STATE"/pid/*; fi
     groups_remove "${1-}"
 }
@@ -70,19 +74,23 @@ space_kill_round() {
     return 1
 }
 
-# ---- control groups: a subtree of the freezer's (version 1) for each node, where Slurm tracks steps with them ----
+# ---- control groups: a subtree of the freezer's (version 1) for each node, where Slurm tracks
+# steps with them ----
 
 FREEZER=/sys/fs/cgroup/freezer
 
 # Ends `up` where they can't be had.
 need_groups() {
     [ "$(proctrack)" = cgroup ] || return 0
-    [ -e "$FREEZER/cgroup.procs" ] && mkdir "$FREEZER/muster-try-$$" 2>/dev/null && rmdir "$FREEZER/muster-try-$$" ||
+    [ -e "$FREEZER/cgroup.procs" ] && mkdir "$FREEZER/muster-try-$$" 2>/dev/null &&
+        rmdir "$FREEZER/muster-try-$$" ||
         die "couldn't use proctrack/cgroup: there is no freezer of cgroup version 1 at $FREEZER that may be changed"
 }
 
 # The folder of a node's groups; nothing for the controller, or where steps are tracked without.
-groups_folder() { [ "$(proctrack)" != cgroup ] || [ "$1" = ctl ] || printf '%s' "$FREEZER/muster-cluster-$ID-$1"; }
+groups_folder() {
+    [ "$(proctrack)" != cgroup ] || [ "$1" = ctl ] || printf '%s' "$FREEZER/muster-cluster-$ID-$1"
+}
 
 groups_make() {
     local folder
@@ -90,9 +98,11 @@ groups_make() {
     [ -z "$folder" ] || mkdir -p "$folder" || die "couldn't make $folder"
 }
 
-# Removes the groups of a node (of all, without a name), from the innermost out. Their processes have ended, but may not have
-# left them yet.
-groups_remove() { wait_until 5 groups_removed "${1:-*}" || say "couldn't remove the groups below $FREEZER" >&2; }
+# Removes the groups of a node (of all, without a name), from the innermost out. Their processes
+# have ended, but may not have left them yet.
+groups_remove() {
+    wait_until 5 groups_removed "${1:-*}" || say "couldn't remove the groups below $FREEZER" >&2
+}
 
 groups_removed() {
     local folder left=

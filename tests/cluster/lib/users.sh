@@ -1,13 +1,15 @@
 # SPDX-License-Identifier: Apache-2.0
-# What a cluster adds to the machine itself: the unprivileged users that jobs run as, and an /etc/hosts, which the spaces
-# cover with theirs. Each is made only where missing, and removed with the machine's last cluster.
+# What a cluster adds to the machine itself: the unprivileged users that jobs run as, and an
+# /etc/hosts, which the spaces cover with theirs. Each is made only where missing, and removed with
+# the machine's last cluster.
 # shellcheck shell=bash
 
 USERS=(muster-test1 muster-test2)
 USERS_COMMENT="Muster test cluster"
 HOSTS_MARK="# Made by a Muster test cluster"
 
-# All clusters of the machine share the users: one at a time looks and changes. The lock is on a folder that exists.
+# All clusters of the machine share the users: one at a time looks and changes. The lock is on a
+# folder that exists.
 users_locked() {
     local fd status
     exec {fd}</var/tmp
@@ -18,7 +20,10 @@ users_locked() {
     return $status
 }
 
-users_add() { users_locked users_add_missing || die "couldn't add the users ${USERS[*]}" "$STATE/log/users.log"; }
+users_add() {
+    users_locked users_add_missing ||
+        die "couldn't add the users ${USERS[*]}" "$STATE/log/users.log"
+}
 users_remove() { users_locked users_remove_ours; }
 
 hosts_add() { users_locked hosts_add_missing || die "couldn't make /etc/hosts: see above"; }
@@ -36,8 +41,10 @@ hosts_remove_ours() {
 users_add_missing() {
     local user
     for user in "${USERS[@]}"; do
-        id "$user" >/dev/null 2>&1 || useradd --system --user-group --no-create-home --home-dir /nonexistent \
-            --shell /bin/bash --comment "$USERS_COMMENT" "$user" >>"$STATE/log/users.log" 2>&1 || return 1
+        id "$user" >/dev/null 2>&1 ||
+            useradd --system --user-group --no-create-home --home-dir /nonexistent \
+            --shell /bin/bash --comment "$USERS_COMMENT" "$user" >>"$STATE/log/users.log" 2>&1 ||
+            return 1
     done
 }
 
@@ -47,7 +54,8 @@ users_remove_ours() {
     ! grep -qs ' muster-cluster:' /proc/[0-9]*/mountinfo || return 0
     hosts_remove_ours
     for user in "${USERS[@]}"; do
-        [ "$(getent passwd "$user" | cut -d: -f5)" != "$USERS_COMMENT" ] || userdel "$user" 2>/dev/null ||
+        [ "$(getent passwd "$user" | cut -d: -f5)" != "$USERS_COMMENT" ] ||
+            userdel "$user" 2>/dev/null ||
             say "couldn't remove the user $user" >&2
     done
 }
@@ -61,7 +69,8 @@ user_name() {
     esac
 }
 
-# user_enter USER SPACE COMMAND…: becomes the command, as that user, in that space, in a folder that all nodes have.
+# user_enter USER SPACE COMMAND…: becomes the command, as that user, in that space, in a folder that
+# all nodes have.
 user_enter() {
     local name pid folder=$STATE/jobs become=()
     name=$(user_name "$1") || exit 2
@@ -69,7 +78,8 @@ user_enter() {
     shift 2
     case $PWD/ in "$STATE"/jobs/*) folder=$PWD ;; esac
     [ "$name" = root ] || become=(setpriv "--reuid=$name" "--regid=$name" --init-groups --)
-    export SLURM_CONF=$STATE/etc/slurm.conf HOME=$STATE/jobs USER=$name LOGNAME=$name SHELL=/bin/bash
+    export SLURM_CONF=$STATE/etc/slurm.conf HOME=$STATE/jobs USER=$name LOGNAME=$name \
+        SHELL=/bin/bash
     [ ! -e "$STATE/preload.so" ] || export LD_PRELOAD=$STATE/preload.so
     exec nsenter --target "$pid" --net --uts --mount "--wdns=$folder" -- "${become[@]}" "$@"
 }
