@@ -1,12 +1,15 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Measures saving and loading of a training state beside PyTorch, memcpy and fio: called by checkpoint.sh, which has the usage.
+"""Measures saving and loading of a training state beside PyTorch, memcpy and fio: called by
+checkpoint.sh, which has the usage.
 
-Everybody trains a GPT-2 of the same size and has the same state: weights and two moments in fp32. A step's time is the
-wall time from one step's end to the next one's, so that nothing between steps is missed. A step is quiet when no save is in
-flight in it. The stall of a save is the time that the step in which it begins takes beyond the median quiet step; what all
-steps until the next save take beyond it is told, too, since our service leaves busy processors to training for the first five
-seconds of a save, for which --every must leave time. The first save of each contestant warms up and does not count. Rates are
-bytes in files over the seconds from the save's begin to durability. Loads begin with a cold page cache."""
+Everybody trains a GPT-2 of the same size and has the same state: weights and two moments in fp32. A
+step's time is the wall time from one step's end to the next one's, so that nothing between steps is
+missed. A step is quiet when no save is in flight in it. The stall of a save is the time that the
+step in which it begins takes beyond the median quiet step; what all steps until the next save take
+beyond it is told, too, since our service leaves busy processors to training for the first five
+seconds of a save, for which --every must leave time. The first save of each contestant warms up and
+does not count. Rates are bytes in files over the seconds from the save's begin to durability. Loads
+begin with a cold page cache."""
 import argparse
 import atexit
 import json
@@ -26,9 +29,12 @@ BATCH, TORCH_BATCH = 2, 1          # a step of 1 to 2 s each
 STATES = 3                         # weights and two moments, fp32
 PARTS = ("fio", "ours", "torch", "dcp")
 TORCH = {"torch": ("save", "durable"), "dcp": ("thread", "staged", "process")}
-JUDGED = ("save", "staged")         # the fastest of each; of the others half as many saves are measured
-TITLES = {"ours": "muster, all cores", "spare": "muster, a core to spare", "save": "torch.save, no fsync",
-          "durable": "torch.save, fsync", "thread": "DCP async, thread", "staged": "DCP async, thread stages",
+# the fastest of each; of the others half as many saves are measured
+JUDGED = ("save", "staged")
+TITLES = {"ours": "muster, all cores", "spare": "muster, a core to spare",
+          "save": "torch.save, no fsync",
+          "durable": "torch.save, fsync", "thread": "DCP async, thread",
+          "staged": "DCP async, thread stages",
           "process": "DCP async, process"}
 SPACE = 14e9                       # bytes of files at one time, at most
 
@@ -45,8 +51,10 @@ class Torch:
         threads = str(options.threads)
         self.errors = os.path.join(options.folder, "torch.log")
         self.process = subprocess.Popen(
-            [sys.executable, script, mode, options.folder, threads, *map(str, SHAPE), str(TORCH_BATCH)],
-            stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=open(self.errors, "w", encoding="utf-8"), text=True,
+            [sys.executable, script, mode, options.folder, threads, *map(str, SHAPE),
+             str(TORCH_BATCH)],
+            stdin=subprocess.PIPE, stdout=subprocess.PIPE,
+            stderr=open(self.errors, "w", encoding="utf-8"), text=True,
             env=dict(os.environ, OMP_NUM_THREADS=threads, MKL_NUM_THREADS=threads))
         atexit.register(self.process.kill)
         self.memory = Watch(self.process.pid, lambda: children(self.process.pid))
@@ -56,7 +64,8 @@ class Torch:
         answer = self.process.stdout.readline()
         if not answer:
             with open(self.errors, encoding="utf-8", errors="replace") as file:
-                sys.exit(f"checkpoint: PyTorch, {self.mode}, ended on '{command}', status {self.process.wait()}:\n" +
+                sys.exit(f"checkpoint: PyTorch, {self.mode}, ended on '{command}', status "
+                         f"{self.process.wait()}:\n" +
                          file.read()[-2000:])
         return json.loads(answer)
 
@@ -72,7 +81,8 @@ def measure_torch(mode, options):
     result["memory"] = torch.memory.stop()
     result["loads"] = []
     for _ in range(options.rounds):
-        checkpoint_disk.forget(*(os.path.join(options.folder, name) for name in os.listdir(options.folder)
+        checkpoint_disk.forget(*(os.path.join(options.folder, name)
+                                 for name in os.listdir(options.folder)
                                  if name.startswith(mode)))
         result["loads"].append((result["saves"][-1][2], torch.ask("load")))
     result["version"] = torch.ask("version")
@@ -101,25 +111,30 @@ def summarize(name, result):
     """The numbers of one contestant's run: see the top."""
     steps, saves = result["steps"], result["saves"]
     flights = [(save[0], save[1]) for save in saves]
-    quiet = [end - begin for begin, end in steps if not any(begin < to and since < end for since, to in flights)]
+    quiet = [end - begin for begin, end in steps
+             if not any(begin < to and since < end for since, to in flights)]
     if not quiet:
-        sys.exit(f"checkpoint: {TITLES[name]}: no step without a save in flight: give a larger --every")
+        sys.exit(f"checkpoint: {TITLES[name]}: no step without a save in flight: give a larger "
+                 "--every")
     usual = statistics.median(quiet)
     stalls, extras, seconds = [], [], []
     for number, save in enumerate(saves):
         until = saves[number + 1][0] if number + 1 < len(saves) else steps[-1][1]
-        its = [end - begin for begin, end in steps if end > save[0] and begin < until and end <= until + 1e-6]
+        its = [end - begin for begin, end in steps if end > save[0] and begin < until
+               and end <= until + 1e-6]
         stalls.append(its[0] - usual)
         extras.append(sum(its) - len(its) * usual)
         seconds.append(save[3] if len(save) > 3 else save[1] - save[0])
     late = sum(save[1] > following[0] for save, following in zip(saves, saves[1:]))
     if late:
-        sys.exit(f"checkpoint: {TITLES[name]}: {late} saves were not over when the next began: give a larger --every")
+        sys.exit(f"checkpoint: {TITLES[name]}: {late} saves were not over when the next began: "
+                 "give a larger --every")
     deviation = statistics.median(abs(value - usual) for value in quiet)
     return {"step": usual, "deviation": deviation, "quiet": len(quiet), "stalls": stalls[1:],
             "stall": statistics.median(stalls[1:]), "extra": statistics.median(extras[1:]),
             "seconds": statistics.median(seconds[1:]),
-            "write": statistics.median(save[2] / each for save, each in list(zip(saves, seconds))[1:]),
+            "write": statistics.median(save[2] / each
+                                       for save, each in list(zip(saves, seconds))[1:]),
             "flight": statistics.median(save[1] - save[0] for save in saves[1:])}
 
 
@@ -133,25 +148,34 @@ def gigabytes(memory, which):
 
 
 def report_run(name, result, numbers, copy):
-    print(f"  {TITLES[name]:25s} step {numbers['step']:.3f} s (+-{numbers['deviation'] * 1e3:.0f} ms, {numbers['quiet']} quiet)  "
-          f"stall {numbers['stall']:.3f} s ({min(numbers['stalls']):.3f} to {max(numbers['stalls']):.3f}, median of "
-          f"{len(numbers['stalls'])})" + (f" = {numbers['stall'] / copy:.2f} memcpy" if copy else "") +
+    print(f"  {TITLES[name]:25s} step {numbers['step']:.3f} s (+-{numbers['deviation'] * 1e3:.0f} "
+          f"ms, {numbers['quiet']} quiet)  "
+          f"stall {numbers['stall']:.3f} s ({min(numbers['stalls']):.3f} to "
+          f"{max(numbers['stalls']):.3f}, median of "
+          f"{len(numbers['stalls'])})" +
+          (f" = {numbers['stall'] / copy:.2f} memcpy" if copy else "") +
           f", all steps together {numbers['extra']:.3f} s")
     durable = "left to the page cache" if name == "save" else "durable"
-    print(f"  {'':25s} {result['saves'][-1][2] / 1e9:.3f} GB {durable} in {numbers['seconds']:.2f} s = "
+    print(f"  {'':25s} {result['saves'][-1][2] / 1e9:.3f} GB {durable} in {numbers['seconds']:.2f} "
+          "s = "
           f"{numbers['write'] / 1e9:.2f} GB/s; {numbers['flight']:.2f} s after the step" +
-          (f"; loads {rate(result['loads']) / 1e9:.2f} GB/s" if result["loads"] and "resumes" not in result else ""))
+          (f"; loads {rate(result['loads']) / 1e9:.2f} GB/s" if result["loads"]
+           and "resumes" not in result else ""))
     print(f"  {'':25s} peak memory: trainer {gigabytes(result['memory'], 'trainer')}" +
-          (f", service {gigabytes(result['memory'], 'service')}" if result["memory"]["service"] else ", one process"))
+          (f", service {gigabytes(result['memory'], 'service')}" if result["memory"]["service"]
+           else ", one process"))
     if result.get("resumes"):
-        print(f"  {'':25s} with training stopped: durable at {rate(result['stopped']) / 1e9:.2f} GB/s, median of "
-              f"{len(result['stopped'])}; muster-ckpt verify --deep {rate(result['loads']) / 1e9:.2f} GB/s; resume reads and "
+        print(f"  {'':25s} with training stopped: durable at {rate(result['stopped']) / 1e9:.2f} "
+              "GB/s, median of "
+              f"{len(result['stopped'])}; muster-ckpt verify --deep "
+              f"{rate(result['loads']) / 1e9:.2f} GB/s; resume reads and "
               f"verifies {rate(result['resumes']) / 1e9:.2f} GB/s")
     sys.stdout.flush()
 
 
 def verdict(name, value, unit, aim, holds):
-    print(f"bench: checkpoint-{name} {value:.3f} {unit}, aim {aim}: {'met' if holds else 'missed'}", flush=True)
+    print(f"bench: checkpoint-{name} {value:.3f} {unit}, aim {aim}: {'met' if holds else 'missed'}",
+          flush=True)
 
 
 def at_most(name, value, aim, unit):
@@ -177,20 +201,25 @@ def judge(numbers, results, copy, disk):
         return
     write, read = max(disk["write"].values()), max(disk["read"].values())
     at_least("write-training", ours["write"] / write, 0.9, "x fio's write, while training")
-    at_least("write-stopped", rate(results["ours"]["stopped"]) / write, 0.9, "x fio's write, training stopped")
+    at_least("write-stopped", rate(results["ours"]["stopped"]) / write, 0.9,
+             "x fio's write, training stopped")
     at_least("verify", rate(results["ours"]["loads"]) / read, 0.9, "x fio's read")
     at_least("resume", rate(results["ours"]["resumes"]) / read, 0.9, "x fio's read")
 
 
 def report_disk(disk):
     for which, ways in disk.items():
-        print(f"  fio's {which}: " + ", ".join(f"{way} {value / 1e9:.2f} GB/s" for way, value in ways.items()), flush=True)
+        print(f"  fio's {which}: " + ", ".join(f"{way} {value / 1e9:.2f} GB/s"
+                                               for way, value in ways.items()), flush=True)
 
 
 def measure_copy(size, options):
-    command = [os.path.join(options.build, "bench", "copy_state"), str(size), str(options.threads), "9"]
-    one, everyone = map(float, subprocess.run(command, stdout=subprocess.PIPE, check=True, text=True).stdout.split())
-    print(f"  memcpy of the state: {one:.3f} s by one thread ({size / one / 1e9:.1f} GB/s; this one counts), {everyone:.3f} s "
+    command = [os.path.join(options.build, "bench", "copy_state"), str(size), str(options.threads),
+               "9"]
+    one, everyone = map(float, subprocess.run(command, stdout=subprocess.PIPE, check=True,
+                                              text=True).stdout.split())
+    print(f"  memcpy of the state: {one:.3f} s by one thread ({size / one / 1e9:.1f} GB/s; this "
+          f"one counts), {everyone:.3f} s "
           f"by {options.threads} threads", flush=True)
     return one
 
@@ -203,8 +232,10 @@ def merge(disks):
 
 def run(options, parts):
     size = STATES * 4 * parameters(*SHAPE)
-    print(f"state: {parameters(*SHAPE) / 1e6:.1f}M parameters, {size / 1e9:.3f} GB = {size / 2**30:.2f} GiB, weights and two "
-          f"moments in fp32; {options.threads} threads; {options.folder}; load {os.getloadavg()[0]:.1f}")
+    print(f"state: {parameters(*SHAPE) / 1e6:.1f}M parameters, {size / 1e9:.3f} GB = "
+          f"{size / 2**30:.2f} GiB, weights and two "
+          f"moments in fp32; {options.threads} threads; {options.folder}; load "
+          f"{os.getloadavg()[0]:.1f}")
     results, numbers, disks, copy = {}, {}, [], None
 
     def disk():
@@ -245,7 +276,8 @@ def main():
     options = parser.parse_args()
     free = shutil.disk_usage(options.folder).free
     if free < SPACE:
-        sys.exit(f"checkpoint: {options.folder} has {free / 1e9:.0f} GB left of the {SPACE / 1e9:.0f} needed: give another "
+        sys.exit(f"checkpoint: {options.folder} has {free / 1e9:.0f} GB left of the "
+                 f"{SPACE / 1e9:.0f} needed: give another "
                  "--dir")
     run(options, options.only or PARTS)
 

@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What the disk gives by itself, for checkpoint.py: fio's sequential write and read, and a cache without our files."""
+"""What the disk gives by itself, for checkpoint.py: fio's sequential write and read, and a cache
+without our files."""
 import json
 import os
 import statistics
@@ -13,10 +14,12 @@ WAYS = {  # the better of these counts, for writing and for reading
 
 
 def forget(*paths):
-    """The files (or all in the folders) leave the page cache; as root all other clean pages do, too."""
+    """The files (or all in the folders) leave the page cache; as root all other clean pages do,
+    too."""
     os.sync()
     for path in paths:
-        names = [path] if os.path.isfile(path) else [os.path.join(path, name) for name in os.listdir(path)]
+        names = [path] if os.path.isfile(path) else [os.path.join(path, name)
+                                                     for name in os.listdir(path)]
         for name in names:
             descriptor = os.open(name, os.O_RDONLY)
             os.posix_fadvise(descriptor, 0, 0, os.POSIX_FADV_DONTNEED)
@@ -27,15 +30,17 @@ def forget(*paths):
 
 
 def fio(name, size, *options):
-    command = ["fio", "--name=checkpoint", f"--filename={name}", f"--size={size}", "--output-format=json", *options]
+    command = ["fio", "--name=checkpoint", f"--filename={name}", f"--size={size}",
+               "--output-format=json", *options]
     result = subprocess.run(command, stdout=subprocess.PIPE, check=True)
     job = json.loads(result.stdout)["jobs"][0]
-    return job["write" if "--rw=write" in options else "read"]["io_bytes"] / (job["job_runtime"] / 1e3)
+    return job["write" if "--rw=write" in options
+               else "read"]["io_bytes"] / (job["job_runtime"] / 1e3)
 
 
 def measure(folder, size, rounds):
-    """Bytes a second as {"write": {way: median}, "read": …}. Each write is to a new file and ends with fsync; each read
-    begins with a cold cache."""
+    """Bytes a second as {"write": {way: median}, "read": …}. Each write is to a new file and ends
+    with fsync; each read begins with a cold cache."""
     rates = {"write": {way: [] for way in WAYS}, "read": {way: [] for way in WAYS}}
     name = os.path.join(folder, "fio")
     for _ in range(rounds):
@@ -45,4 +50,5 @@ def measure(folder, size, rounds):
             rates["read"][way].append(fio(name, size, "--rw=read", *options))
             os.remove(name)
             os.sync()
-    return {which: {way: statistics.median(values) for way, values in ways.items()} for which, ways in rates.items()}
+    return {which: {way: statistics.median(values) for way, values in ways.items()}
+            for which, ways in rates.items()}

@@ -1,9 +1,11 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Measures saves of a training on one GPU, and PyTorch's beside them: called by checkpoint-gpu.sh, which has the usage.
+"""Measures saves of a training on one GPU, and PyTorch's beside them: called by checkpoint-gpu.sh,
+which has the usage.
 
-The stall is told twice: what muster-train prints (the seconds that its thread stood still, and those that the GPU waited for copies
-before an update), and by how much the two steps behind a save are longer than steps while nothing is saved, since its update may be
-run in the second of them. Both have to meet the aim."""
+The stall is told twice: what muster-train prints (the seconds that its thread stood still, and
+those that the GPU waited for copies before an update), and by how much the two steps behind a save
+are longer than steps while nothing is saved, since its update may be run in the second of them.
+Both have to meet the aim."""
 import argparse
 import array
 import glob
@@ -23,9 +25,12 @@ HERE = os.path.dirname(os.path.abspath(__file__))
 EVERY = {"124M": 8.0, "1558M": 45.0, "tiny": 1.0}  # seconds between saves
 ALL = ("124M", "1558M")
 FIRST = 300  # seconds for the start of a run
-PARAMETER_BYTES = 16 + 12  # on the disk: weights, master weights and two moments; torch.save's has one of the weights
-DURABLE = re.compile(r"step (\d+) is durable: [\d.]+ MB in ([\d.]+) s; training stood still for ([\d.]+) s")
-COPIED = re.compile(r"the state after step (\d+) is copied: the device took ([\d.]+) s for ([\d.]+) MB")
+# on the disk: weights, master weights and two moments; torch.save's has one of the weights
+PARAMETER_BYTES = 16 + 12
+DURABLE = re.compile(r"step (\d+) is durable: [\d.]+ MB in ([\d.]+) s; training stood still for "
+                     r"([\d.]+) s")
+COPIED = re.compile(r"the state after step (\d+) is copied: the device took ([\d.]+) s for "
+                    r"([\d.]+) MB")
 
 
 def parameters(layers, width, _, context, vocabulary):
@@ -56,7 +61,8 @@ def libraries(python):
     """The folders of PyTorch's CUDA libraries: those of a machine that has no others."""
     script = "import sysconfig; print(sysconfig.get_paths()['purelib'])"
     try:
-        site = subprocess.run([python, "-c", script], stdout=subprocess.PIPE, text=True, check=True).stdout.strip()
+        site = subprocess.run([python, "-c", script], stdout=subprocess.PIPE, text=True,
+                              check=True).stdout.strip()
     except (OSError, subprocess.CalledProcessError):
         return []
     return sorted(glob.glob(os.path.join(site, "nvidia", "*", "lib")))
@@ -67,7 +73,8 @@ class Bench:
         self.options = options
         path = [os.path.join(options.programs, "..", "lib"), *libraries(options.torch_python),
                 os.environ.get("LD_LIBRARY_PATH", "")]
-        self.environment = dict(os.environ, OMP_WAIT_POLICY="passive", LD_LIBRARY_PATH=":".join(filter(None, path)),
+        self.environment = dict(os.environ, OMP_WAIT_POLICY="passive",
+                                LD_LIBRARY_PATH=":".join(filter(None, path)),
                                 MUSTER_CKPTD_PROGRAM=os.path.join(options.programs, "muster-ckptd"))
 
     def train(self, name, every):
@@ -79,13 +86,17 @@ class Bench:
         words = [part for pair in zip(("layers", "width", "heads", "context", "vocabulary"), shape)
                  for part in (f"--{pair[0]}", pair[1])]
         contestant = Contestant(name, [
-            os.path.join(options.programs, "muster-train"), "--data", tokens, "--ckpt-dir", run, *words, "--global-batch", batch,
-            "--microbatch", options.microbatch or microbatches[0], "--steps", 10 ** 6, "--learning-rate", 1e-5,
-            "--min-learning-rate", 1e-5, "--ckpt-every", f"{every:g}s", "--keep-last", 1, "--log-level", "debug",
+            os.path.join(options.programs, "muster-train"), "--data", tokens, "--ckpt-dir", run,
+            *words, "--global-batch", batch,
+            "--microbatch", options.microbatch or microbatches[0], "--steps", 10 ** 6,
+            "--learning-rate", 1e-5,
+            "--min-learning-rate", 1e-5, "--ckpt-every", f"{every:g}s", "--keep-last", 1,
+            "--log-level", "debug",
             "--device", "cuda", *options.train], self.environment)
         try:
             contestant.wait(lambda: len(self.durable(contestant)) > options.saves,
-                            time.monotonic() + FIRST + 4 * every * (options.saves + 1), f"save {options.saves + 1}")
+                            time.monotonic() + FIRST + 4 * every * (options.saves + 1),
+                            f"save {options.saves + 1}")
         finally:
             contestant.process.kill()
             contestant.process.wait()
@@ -105,19 +116,25 @@ class Bench:
                   if (m := COPIED.search(line)) and float(m[2]) > 0}
         ends = {step: moment for moment, step, _ in run.steps}
         seconds = {step: ends[step] - ends[step - 1] for step in ends if step - 1 in ends}
-        busy = [(ends[step], ends[step] + flush + seconds[step]) for step, flush, _ in saves if step in seconds]
+        busy = [(ends[step], ends[step] + flush + seconds[step]) for step, flush, _ in saves
+                if step in seconds]
         quiet = [seconds[step] for step in seconds if step > 5
-                 and not any(begin < ends[step] and ends[step] - seconds[step] < end for begin, end in busy)]
-        both = [seconds[step + 1] + seconds[step + 2] for step, _, _ in saves if step + 2 in seconds]
+                 and not any(begin < ends[step] and ends[step] - seconds[step] < end
+                             for begin, end in busy)]
+        both = [seconds[step + 1] + seconds[step + 2] for step, _, _ in saves
+                if step + 2 in seconds]
         if not quiet or not both:
             raise Failed(f"{name}: there is no step without a save: give a larger --every")
         late = [flush for _, flush, _ in saves if flush > every]
         if late:
-            raise Failed(f"{name}: a save took the disk {max(late):.0f} s, longer than the {every:g} s to the next: "
+            raise Failed(f"{name}: a save took the disk {max(late):.0f} s, longer than the "
+                         f"{every:g} s to the next: "
                          "give a larger --every")
         usual = statistics.median(quiet)
-        return {"step": usual, "quiet": len(quiet), "stall": statistics.median(stall for _, _, stall in saves),
-                "most": max(stall for _, _, stall in saves), "longer": statistics.median(both) - 2 * usual,
+        return {"step": usual, "quiet": len(quiet),
+                "stall": statistics.median(stall for _, _, stall in saves),
+                "most": max(stall for _, _, stall in saves),
+                "longer": statistics.median(both) - 2 * usual,
                 "rate": statistics.median(copies.values()) if copies else None,
                 "flush": statistics.median(flush for _, flush, _ in saves)}
 
@@ -127,27 +144,32 @@ class Bench:
         command = [self.options.torch_python, os.path.join(HERE, "checkpoint_gpu_torch.py"),
                    os.path.join(self.options.folder, "torch.pt"), *map(str, shape)]
         try:
-            done = subprocess.run(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, timeout=600, check=False)
+            done = subprocess.run(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE,
+                                  text=True, timeout=600, check=False)
         except (OSError, subprocess.TimeoutExpired) as error:
             print(f"  {name}: the peer is missing, so there is no comparison: {error}")
             return None
         if done.returncode:
             words = (done.stderr.strip().splitlines() or ["it said nothing"])[-1]
-            print(f"  {name}: the peer is missing, so there is no comparison: {self.options.torch_python}: {words}")
+            print(f"  {name}: the peer is missing, so there is no comparison: "
+                  f"{self.options.torch_python}: {words}")
             return None
         return json.loads(done.stdout.strip().splitlines()[-1])
 
     def measure(self, name):
         shape = MODELS[name][0]
-        needed, free = 2 * PARAMETER_BYTES * parameters(*shape), shutil.disk_usage(self.options.folder).free
+        needed, free = 2 * PARAMETER_BYTES * parameters(
+                *shape), shutil.disk_usage(self.options.folder).free
         if free < needed:
-            print(f"  {name} is left out: {self.options.folder} has {free / 1e9:.0f} GB left of the {needed / 1e9:.0f} needed: "
+            print(f"  {name} is left out: {self.options.folder} has {free / 1e9:.0f} GB left of "
+                  f"the {needed / 1e9:.0f} needed: "
                   "give another --dir")
             return False
         ours = self.ours(name)
         print(f"  {name}: step {ours['step']:.4f} s (median of {ours['quiet']}), "
               f"stall {ours['stall']:.4f} s (at most {ours['most']:.4f}), "
-              f"the two steps behind a save {ours['longer']:.4f} s longer, durable after {ours['flush']:.2f} s", flush=True)
+              f"the two steps behind a save {ours['longer']:.4f} s longer, durable after "
+              f"{ours['flush']:.2f} s", flush=True)
         at_most(f"{name}-stall", ours["stall"] / ours["step"], "of a step", 0.05)
         at_most(f"{name}-longer", ours["longer"] / ours["step"], "of a step", 0.05)
         if ours["rate"]:
@@ -155,10 +177,13 @@ class Bench:
         peer = None if self.options.no_torch else self.torch(name)
         if not peer:
             return True
-        print(f"  PyTorch {peer['version']}: torch.save {peer['save']:.3f} s, a pinned copy {peer['pinned'] / 1e9:.1f} GB/s")
+        print(f"  PyTorch {peer['version']}: torch.save {peer['save']:.3f} s, a pinned copy "
+              f"{peer['pinned'] / 1e9:.1f} GB/s")
         if ours["rate"]:
-            at_least(f"{name}-copy-rate", ours["rate"] / peer["pinned"], "x the card's pinned copy", 0.9)
-        at_most(f"{name}-torch-save", max(ours["stall"], ours["longer"]) / peer["save"], "x torch.save", 0.05)
+            at_least(f"{name}-copy-rate", ours["rate"] / peer["pinned"], "x the card's pinned copy",
+                     0.9)
+        at_most(f"{name}-torch-save", max(ours["stall"], ours["longer"]) / peer["save"],
+                "x torch.save", 0.05)
         return True
 
 

@@ -1,10 +1,11 @@
 # SPDX-License-Identifier: Apache-2.0
-"""PyTorch's side of checkpoint-gpu.sh: torch.save of a training's state on the GPU, and the rate of a pinned copy out of it.
+"""PyTorch's side of checkpoint-gpu.sh: torch.save of a training's state on the GPU, and the rate of
+a pinned copy out of it.
 
     checkpoint_gpu_torch.py FILE LAYERS WIDTH HEADS CONTEXT VOCABULARY
 
-Prints one line of JSON: the median seconds of a save (without fsync; the first is not counted), bytes a second of a copy of 1 GiB,
-and PyTorch's version."""
+Prints one line of JSON: the median seconds of a save (without fsync; the first is not counted),
+bytes a second of a copy of 1 GiB, and PyTorch's version."""
 import json
 import os
 import statistics
@@ -17,14 +18,16 @@ SAVES, COPIES, COPY_BYTES = 3, 10, 1 << 30
 
 
 def shapes(layers, width, _, context, vocabulary):
-    block = [(width,), (width,), (width, 3 * width), (3 * width,), (width, width), (width,), (width,), (width,), (width, 4 * width),
+    block = [(width,), (width,), (width, 3 * width), (3 * width,), (width, width), (width,), (width,
+             ), (width,), (width, 4 * width),
              (4 * width,), (4 * width, width), (width,)]
     return [(vocabulary, width), (context, width), *block * layers, (width,), (width,)]
 
 
 def save_seconds(path, shape):
     """Weights and two moments in fp32, as AdamW has them."""
-    state = {name: [torch.randn(one, device="cuda") for one in shapes(*shape)] for name in ("weights", "m", "v")}
+    state = {name: [torch.randn(one, device="cuda") for one in shapes(*shape)]
+             for name in ("weights", "m", "v")}
     seconds = []
     for _ in range(SAVES + 1):
         torch.cuda.synchronize()

@@ -57,14 +57,16 @@ class Watch:
         for pid in [self.pid, *self.others()]:
             numbers = status(pid)
             resident, shared = self.peak.get(pid, (0, 0))
-            self.peak[pid] = max(resident, numbers.get("VmHWM", 0)), max(shared, numbers.get("RssShmem", 0))
+            self.peak[pid] = max(resident, numbers.get("VmHWM", 0)), max(shared,
+                    numbers.get("RssShmem", 0))
 
     def run(self):
         while not self.ending.wait(0.5):
             self.look()
 
     def stop(self):
-        """{"trainer": (resident, shared), "service": …}, the service being all others together; None without one."""
+        """{"trainer": (resident, shared), "service": …}, the service being all others together;
+        None without one."""
         self.look()
         self.ending.set()
         self.thread.join()

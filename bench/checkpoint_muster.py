@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Our side of checkpoint.sh: muster-train itself, whose metrics and log lines are read while it runs."""
+"""Our side of checkpoint.sh: muster-train itself, whose metrics and log lines are read while it
+runs."""
 import array
 import atexit
 import datetime
@@ -39,10 +40,14 @@ class Trainer:
         self.lines, self.step, self.durable, self.resumed = [], 0, {}, None
         self.changed = threading.Condition()
         self.process = subprocess.Popen(
-            [os.path.join(build, "muster-train"), f"--data={tokens}", f"--ckpt-dir={folder}/run", f"--layers={layers}",
-             f"--width={width}", f"--heads={heads}", f"--context={context}", f"--vocabulary={vocabulary}",
-             f"--global-batch={batch}", f"--microbatch={batch}", "--steps=1000000", "--learning-rate=1e-5",
-             "--min-learning-rate=1e-5", f"--ckpt-every={every}", "--keep-last=2", f"--threads={threads}"],
+            [os.path.join(build, "muster-train"), f"--data={tokens}", f"--ckpt-dir={folder}/run",
+             f"--layers={layers}",
+             f"--width={width}", f"--heads={heads}", f"--context={context}",
+             f"--vocabulary={vocabulary}",
+             f"--global-batch={batch}", f"--microbatch={batch}", "--steps=1000000",
+             "--learning-rate=1e-5",
+             "--min-learning-rate=1e-5", f"--ckpt-every={every}", "--keep-last=2",
+             f"--threads={threads}"],
             stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
         atexit.register(self.process.kill)
         service = os.path.join(build, "muster-ckptd")
@@ -64,22 +69,27 @@ class Trainer:
                 self.changed.notify_all()
 
     def wait(self, condition, seconds):
-        """Until the condition holds; a trainer that ends before, or takes too long, ends the benchmark."""
+        """Until the condition holds; a trainer that ends before, or takes too long, ends the
+        benchmark."""
         with self.changed:
             until = time.time() + seconds
             while not condition():
-                if not self.changed.wait(1) and (self.process.poll() is not None or time.time() > until):
+                if not self.changed.wait(1) and (self.process.poll() is not None
+                                                 or time.time() > until):
                     self.process.kill()
-                    sys.exit("checkpoint: muster-train ended or stood still:\n" + "".join(self.lines[-10:]))
+                    sys.exit("checkpoint: muster-train ended or stood still:\n" +
+                             "".join(self.lines[-10:]))
 
     def notice(self):
-        """A notice, as before a preemption: the trainer saves and ends. Returns the peak of memory until then."""
+        """A notice, as before a preemption: the trainer saves and ends. Returns the peak of memory
+        until then."""
         peak = self.memory.stop()
         self.process.send_signal(signal.SIGTERM)
         status = self.process.wait(600)
         self.reader.join()
         if status != NOTICED:
-            sys.exit(f"checkpoint: muster-train ended with {status} after a notice:\n" + "".join(self.lines[-10:]))
+            sys.exit(f"checkpoint: muster-train ended with {status} after a notice:\n" +
+                     "".join(self.lines[-10:]))
         return peak
 
 
@@ -88,8 +98,8 @@ def seconds_of(text):
 
 
 def read_steps(folder):
-    """[begin, end] of each step but the first; a step begins where the one before ended, so that whatever is between two
-    steps counts."""
+    """[begin, end] of each step but the first; a step begins where the one before ended, so that
+    whatever is between two steps counts."""
     ends = []
     with open(os.path.join(folder, "run", "metrics-0.jsonl"), encoding="ascii") as file:
         for line in file:
@@ -101,11 +111,12 @@ def read_steps(folder):
 
 
 def train(build, folder, shape, threads, every, saves):
-    """A run of `saves` + 1 saves, in the form of checkpoint_torch.py's answer; and the save at its end, when training
-    had stopped: (bytes, seconds)."""
+    """A run of `saves` + 1 saves, in the form of checkpoint_torch.py's answer; and the save at its
+    end, when training had stopped: (bytes, seconds)."""
     shutil.rmtree(os.path.join(folder, "run"), ignore_errors=True)
     trainer = Trainer(build, folder, shape, threads, every)
-    trainer.wait(lambda: len(trainer.durable) > saves and trainer.step > every * (saves + 2) - 1, 3600)
+    trainer.wait(lambda: len(trainer.durable) > saves and trainer.step > every * (saves + 2) - 1,
+                 3600)
     peak = trainer.notice()
     steps = read_steps(folder)
     last = max(trainer.durable)
@@ -120,12 +131,13 @@ def train(build, folder, shape, threads, every, saves):
 
 def newest(folder):
     run = os.path.join(folder, "run")
-    return os.path.join(run, max(name for name in os.listdir(run) if re.fullmatch(r"step-\d+", name)))
+    return os.path.join(run, max(name for name in os.listdir(run)
+                                 if re.fullmatch(r"step-\d+", name)))
 
 
 def resume(build, folder, shape, threads):
-    """Resumes from a cold cache, trains one step, and gets a notice. Returns the seconds of reading, and (bytes, seconds)
-    of the save."""
+    """Resumes from a cold cache, trains one step, and gets a notice. Returns the seconds of
+    reading, and (bytes, seconds) of the save."""
     forget(newest(folder))
     trainer = Trainer(build, folder, shape, threads, 1000000)
     trainer.wait(lambda: trainer.step > 0, 600)
@@ -134,10 +146,12 @@ def resume(build, folder, shape, threads):
 
 
 def verify(build, folder):
-    """The bytes of the newest checkpoint, and the seconds of `muster-ckpt verify --deep` from a cold cache."""
+    """The bytes of the newest checkpoint, and the seconds of `muster-ckpt verify --deep` from a
+    cold cache."""
     path = newest(folder)
     size = sum(os.path.getsize(os.path.join(path, name)) for name in os.listdir(path))
     forget(path)
     begin = time.time()
-    subprocess.run([os.path.join(build, "muster-ckpt"), "verify", "--deep", path], check=True, stdout=subprocess.DEVNULL)
+    subprocess.run([os.path.join(build, "muster-ckpt"), "verify", "--deep", path], check=True,
+                   stdout=subprocess.DEVNULL)
     return size, time.time() - begin

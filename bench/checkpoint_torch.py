@@ -1,19 +1,23 @@
 # SPDX-License-Identifier: Apache-2.0
-"""PyTorch's side of checkpoint.sh: trains a GPT-2, saves its state in one of several ways, and loads it.
+"""PyTorch's side of checkpoint.sh: trains a GPT-2, saves its state in one of several ways, and
+loads it.
 
     checkpoint_torch.py MODE FOLDER THREADS LAYERS WIDTH HEADS CONTEXT VOCABULARY BATCH
 
 MODE is how a save is made:
     save      torch.save to a file
     durable   torch.save, then fsync of the file and of its folder
-    thread    torch.distributed.checkpoint.async_save, which copies the state and writes it in a thread; as documented
-    staged    the same, with a stager that keeps its memory and copies in a thread: the step waits before its update
+    thread    torch.distributed.checkpoint.async_save, which copies the state and writes it in a
+              thread; as documented
+    staged    the same, with a stager that keeps its memory and copies in a thread: the step waits
+              before its update
     process   async_save by a process, over memory that both share
-DCP does its own fsync of each file. The state is a flat dictionary of the weights and of AdamW's moments, so that no
-time goes into collecting it.
+DCP does its own fsync of each file. The state is a flat dictionary of the weights and of AdamW's
+moments, so that no time goes into collecting it.
 
 Commands, a line each, answered by one line of JSON:
-    train SAVES QUIET  ->  {"steps": [[begin, end] …], "saves": [[begin, durable, bytes] …]}; after QUIET steps without a
+    train SAVES QUIET  ->  {"steps": [[begin, end] …], "saves": [[begin, durable, bytes] …]}; after
+    QUIET steps without a
                            save and between the end of a save and the next
     load               ->  seconds of loading the newest checkpoint
     version            ->  PyTorch's"""
@@ -69,8 +73,10 @@ class Training(Run):
         self.staging = None     # its copy, which must end before the next update
         self.stager = None
         if mode in ("staged", "process"):
-            self.stager = DefaultStager(StagingOptions(use_pinned_memory=False, use_shared_memory=mode == "process",
-                                                       use_async_staging=mode == "staged", use_non_blocking_copy=False))
+            self.stager = DefaultStager(StagingOptions(use_pinned_memory=False,
+                                                       use_shared_memory=mode == "process",
+                                                       use_async_staging=mode == "staged",
+                                                       use_non_blocking_copy=False))
         if mode not in ("save", "durable"):
             open_group()
 
@@ -137,7 +143,8 @@ class Training(Run):
                 remove(self.saved[number - 3][2])  # between two steps, not timed
             for _ in range(quiet):
                 self.timed(steps, save=False)
-        return {"steps": steps, "saves": [[begin, end, size_of(self.saved[-1][2])] for begin, end, _ in self.saved]}
+        return {"steps": steps, "saves": [[begin, end, size_of(self.saved[-1][2])]
+                                          for begin, end, _ in self.saved]}
 
     def load(self):
         path = self.saved[-1][2]
@@ -160,7 +167,8 @@ def main():
     training = Training(sys.argv[1], sys.argv[2], map(int, sys.argv[4:]))
     for line in sys.stdin:
         word, *numbers = line.split()
-        answer = {"train": training.train, "load": training.load, "version": lambda: torch.__version__}[word]
+        answer = {"train": training.train, "load": training.load,
+                  "version": lambda: torch.__version__}[word]
         print(json.dumps(answer(*map(int, numbers))), flush=True)
     training.close()
 

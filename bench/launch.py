@@ -1,10 +1,12 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Measures how long the ranks of a step take to find each other: called by launch.sh, which has the usage.
+"""Measures how long the ranks of a step take to find each other: called by launch.sh, which has the
+usage.
 
-Every program is started by launch_start, which notes the moment before its exec; the figure of a run is the latest moment at
-which a rank could use what it had opened, less the earliest exec of a task: so Slurm starting some tasks later than others is
-part of it, for all alike. Beside it stands the time since the last exec, which that does not touch. A run that takes longer
-than LIMIT hangs; it is counted and left out of the medians. Contestants take turns."""
+Every program is started by launch_start, which notes the moment before its exec; the figure of a
+run is the latest moment at which a rank could use what it had opened, less the earliest exec of a
+task: so Slurm starting some tasks later than others is part of it, for all alike. Beside it stands
+the time since the last exec, which that does not touch. A run that takes longer than LIMIT hangs;
+it is counted and left out of the medians. Contestants take turns."""
 import argparse
 import atexit
 import os
@@ -19,7 +21,8 @@ PARTS = ("small", "torch", "scale", "latency", "starts")
 DEFAULT_PARTS = PARTS[:3]
 NODES, RANKS = 4, 8
 LIMIT, LARGE_LIMIT = 15, 120
-MESH_RANKS = 64  # n (n - 1) / 2 connections on one machine: beyond that only the rendezvous is measured
+# n (n - 1) / 2 connections on one machine: beyond that only the rendezvous is measured
+MESH_RANKS = 64
 AIM_FENCE, AIM_TORCH = 1.2, 5
 AIM_TRIPS = {"mesh": 8, "meet": 4}
 LATENCIES = (0, 200, 2000)  # microseconds from node to node
@@ -27,14 +30,16 @@ LOSSY = ("--latency", "2ms", "--loss", "0.1%", "--reorder", "1%")
 
 
 def cluster(*command):
-    return subprocess.run([CLUSTER, *map(str, command)], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
+    return subprocess.run([CLUSTER, *map(str, command)], stdout=subprocess.PIPE,
+                          stderr=subprocess.PIPE, text=True,
                           check=False)
 
 
 def bring_up(nodes, ranks, build, network=()):
     os.environ["MUSTER_CLUSTER_NODES_CPUS"] = str(-(-ranks // nodes))
     plugin = os.path.join(os.path.abspath(build), ".libs", "spank_muster.so")
-    # Nothing of it is installed: no checkpoint service, no requeue. Those who don't say --muster run without it.
+    # Nothing of it is installed: no checkpoint service, no requeue. Those who don't say --muster
+    # run without it.
     done = cluster("up", nodes, *network, "--plugin", plugin, "ckptd=off", "requeue=off")
     if done.returncode:
         sys.exit(f"launch: couldn't bring up {nodes} nodes:\n{done.stderr}")
@@ -44,14 +49,17 @@ def bring_up(nodes, ranks, build, network=()):
 def run(nodes, ranks, command, limit=LIMIT, user=1):
     """The rows that the ranks printed; None when the run hung. Ends the program when it failed."""
     layout = [f"-n{ranks}", "--distribution=block"] if user == 1 else ["--ntasks-per-node=1"]
-    begin = ["timeout", "-k", "20", str(limit), "srun", "-Q", "-p", "ondemand", f"-N{nodes}", *layout]
+    begin = ["timeout", "-k", "20", str(limit), "srun", "-Q", "-p", "ondemand", f"-N{nodes}",
+             *layout]
     done = cluster("run", "--user", user, *begin, *command)
     if done.returncode == 124:
         return None
-    rows = [dict(field.split("=") for field in line.split()[2:]) for line in done.stdout.splitlines()
+    rows = [dict(field.split("=") for field in line.split()[2:])
+            for line in done.stdout.splitlines()
             if line.startswith(f"rank {ranks} ")]
     if done.returncode or len(rows) != ranks:
-        sys.exit(f"launch: {' '.join(map(str, command))} ended with {done.returncode}, {len(rows)} of {ranks} ranks:\n" +
+        sys.exit(f"launch: {' '.join(map(str, command))} ended with {done.returncode}, {len(rows)} "
+                 f"of {ranks} ranks:\n" +
                  done.stderr[:2000])
     return rows
 
@@ -79,7 +87,8 @@ class Contestant:
 
     def between(self, begin, end="usable", first=min):
         """Of each run: from the first (or last) rank's `begin` to the last one's `end`."""
-        return [max(float(row[end]) for row in rows) - first(float(row[begin]) for row in rows) for rows in self.runs]
+        return [max(float(row[end]) for row in rows) - first(float(row[begin]) for row in rows)
+                for rows in self.runs]
 
     def median(self, begin, end="usable", first=min):
         return statistics.median(self.between(begin, end, first))
@@ -89,9 +98,11 @@ class Contestant:
             print(f"  {self.name:26s} hung in all {self.hung} runs", flush=True)
             return
         whole = self.between("exec")
-        print(f"  {self.name:26s} {statistics.median(whole):7.3f} s ({min(whole):.3f} to {max(whole):.3f}, median of {len(whole)})"
+        print(f"  {self.name:26s} {statistics.median(whole):7.3f} s ({min(whole):.3f} to "
+              f"{max(whole):.3f}, median of {len(whole)})"
               f"  since the last exec {self.median('exec', first=max):.3f} s" +
-              (f"; hung in {self.hung} of {self.hung + len(whole)} runs" if self.hung else ""), flush=True)
+              (f"; hung in {self.hung} of {self.hung + len(whole)} runs" if self.hung else ""),
+              flush=True)
 
 
 def programs(build):
@@ -106,17 +117,21 @@ def programs(build):
 
 
 def torchrun(programs_of):
-    """torchrun once a node; launch_start notes its exec and that of its workers. It runs as root, since the Python of the
-    virtual environment may lie in root's home."""
+    """torchrun once a node; launch_start notes its exec and that of its workers. It runs as root,
+    since the Python of the virtual environment may lie in root's home."""
     python = sys.executable
-    return ["--mpi=none", programs_of["start"], "BENCH_EXEC", python, "-m", "torch.distributed.run", "--nnodes", str(NODES),
-            "--nproc-per-node", str(RANKS // NODES), "--rdzv-backend", "c10d", "--rdzv-endpoint", "n1:29511", "--rdzv-id", "bench",
-            "--no-python", programs_of["start"], "BENCH_WORKER", python, os.path.join(HERE, "launch_torch.py")]
+    return ["--mpi=none", programs_of["start"], "BENCH_EXEC", python, "-m", "torch.distributed.run",
+            "--nnodes", str(NODES),
+            "--nproc-per-node", str(RANKS // NODES), "--rdzv-backend", "c10d", "--rdzv-endpoint",
+            "n1:29511", "--rdzv-id", "bench",
+            "--no-python", programs_of["start"], "BENCH_WORKER", python,
+            os.path.join(HERE, "launch_torch.py")]
 
 
 def verdict(name, value, unit, aim, holds):
     shown = value if isinstance(value, int) else f"{value:.2f}"
-    print(f"bench: launch-{name} {shown} {unit}, aim {aim}: {'met' if holds else 'missed'}", flush=True)
+    print(f"bench: launch-{name} {shown} {unit}, aim {aim}: {'met' if holds else 'missed'}",
+          flush=True)
 
 
 def measure_small(options, parts):
@@ -137,21 +152,26 @@ def measure_small(options, parts):
         one.report()
     if peer.runs:
         peer.report()
-        print(f"  {'':26s} {peer.median('worker'):7.3f} s since the first worker's exec, {peer.median('imported'):.3f} s since the "
-              f"first import, {peer.median('imported', first=max):.3f} s since the last; PyTorch {peer.runs[0][0]['version']}")
+        print(f"  {'':26s} {peer.median('worker'):7.3f} s since the first worker's exec, "
+              f"{peer.median('imported'):.3f} s since the "
+              f"first import, {peer.median('imported', first=max):.3f} s since the last; PyTorch "
+              f"{peer.runs[0][0]['version']}")
     print(f"  load {os.getloadavg()[0]:.1f}", flush=True)
     if fence.runs:
         ratio = ours.median("exec") / fence.median("exec")
         verdict("fence", ratio, "x the bare PMIx fence", f"<= {AIM_FENCE}", ratio <= AIM_FENCE)
         least = min(ours.between("exec")) / min(fence.between("exec"))
-        print(f"  the fastest run of each: {least:.2f}; without the connections: {meet.median('exec') / fence.median('exec'):.2f}; "
+        print(f"  the fastest run of each: {least:.2f}; without the connections: "
+              f"{meet.median('exec') / fence.median('exec'):.2f}; "
               f"without the plugin: {plain.median('exec') / fence.median('exec'):.2f}")
     if peer.runs:
         ratio = peer.median("exec") / ours.median("exec")
         verdict("torchrun", ratio, "x faster than torchrun", f">= {AIM_TORCH}", ratio >= AIM_TORCH)
-        print(f"  than its workers alone, from their exec: {peer.median('worker') / ours.median('exec'):.1f}; "
+        print("  than its workers alone, from their exec: "
+              f"{peer.median('worker') / ours.median('exec'):.1f}; "
               "than init_process_group alone, "
-              f"from the last import: {peer.median('imported', first=max) / ours.median('exec'):.2f}")
+              "from the last import: "
+              f"{peer.median('imported', first=max) / ours.median('exec'):.2f}")
 
 
 def measure_scale(options):
@@ -160,12 +180,16 @@ def measure_scale(options):
     for ranks in options.sizes:
         bring_up(options.nodes, ranks, options.build)
         limit = LIMIT if ranks <= 64 else LARGE_LIMIT
-        rows = [Contestant(f"muster, rendezvous, {ranks}", options.nodes, ranks, named["meet"], limit),
-                Contestant(f"bare PMIx fence, {ranks}", options.nodes, ranks, named["fence"], limit)]
+        rows = [Contestant(f"muster, rendezvous, {ranks}", options.nodes, ranks, named["meet"],
+                           limit),
+                Contestant(f"bare PMIx fence, {ranks}", options.nodes, ranks, named["fence"],
+                           limit)]
         if ranks <= MESH_RANKS:
-            rows.append(Contestant(f"muster, mesh, {ranks}", options.nodes, ranks, named["mesh"], limit))
+            rows.append(Contestant(f"muster, mesh, {ranks}", options.nodes, ranks, named["mesh"],
+                                   limit))
         print(f"{ranks} ranks on {options.nodes} nodes; load {os.getloadavg()[0]:.1f}", flush=True)
-        for _ in range(options.rounds if ranks <= 64 else min(3 if ranks <= 256 else 2, options.rounds)):
+        for _ in range(options.rounds if ranks <= 64
+                       else min(3 if ranks <= 256 else 2, options.rounds)):
             for one in rows:
                 one.round()
         for one in rows:
@@ -177,7 +201,8 @@ def measure_scale(options):
 
 
 def measure_latency(options):
-    """By how many round trips a start is longer: what it takes more on a network with latency, in terms of that."""
+    """By how many round trips a start is longer: what it takes more on a network with latency, in
+    terms of that."""
     named, table = programs(options.build), {}
     for latency in LATENCIES:
         bring_up(NODES, RANKS, options.build, ("--latency", f"{latency}us") if latency else ())
@@ -189,21 +214,25 @@ def measure_latency(options):
                 one.round()
         for one in rows.values():
             one.report()
-        table[latency] = {name: one.median("exec", first=max) for name, one in rows.items() if one.runs}
+        table[latency] = {name: one.median("exec", first=max) for name, one in rows.items()
+                          if one.runs}
     for name in table[0]:
         for latency in LATENCIES[1:]:
             trips = (table[latency][name] - table[0][name]) / (2e-6 * latency)
-            print(f"  {name}: {table[latency][name] - table[0][name]:+.4f} s since the last exec at {latency / 1000} ms: "
+            print(f"  {name}: {table[latency][name] - table[0][name]:+.4f} s since the last exec "
+                  f"at {latency / 1000} ms: "
                   f"{trips:.1f} round trips")
         if name in AIM_TRIPS:
-            verdict(f"round-trips-{name}", trips, "round trips", f"<= {AIM_TRIPS[name]}", trips <= AIM_TRIPS[name])
+            verdict(f"round-trips-{name}", trips, "round trips", f"<= {AIM_TRIPS[name]}",
+                    trips <= AIM_TRIPS[name])
 
 
 def measure_starts(options):
     """Do all starts come to an end, where handshakes are late, and where packets are?"""
     named = programs(options.build)
     build = os.path.abspath(options.build)
-    late = ["env", "PARTIAL_IO=late", "LD_PRELOAD=" + os.path.join(build, "tests", "tools", ".libs", "partial_io.so")]
+    late = ["env", "PARTIAL_IO=late", "LD_PRELOAD=" +
+            os.path.join(build, "tests", "tools", ".libs", "partial_io.so")]
     mesh = named["mesh"]
     plain = Contestant("as the links are", NODES, RANKS, mesh)
     preloaded = Contestant("late handshakes", NODES, RANKS, [*mesh[:2], *late, *mesh[2:]])
@@ -221,13 +250,15 @@ def measure_starts(options):
     for name, one in (("late", preloaded), ("network", network)):
         count = len(one.runs) + one.hung  # a start that failed is counted as one that hung
         verdict(f"starts-{name}", len(one.runs), f"of {count} starts", f"= {count}", one.hung == 0)
-        print(f"  {one.median('exec') / plain.median('exec'):.2f} x the median over the links as they are")
+        print(f"  {one.median('exec') / plain.median('exec'):.2f} x the median over the links as "
+              "they are")
 
 
 def draw(table, nodes, path):
     with tempfile.NamedTemporaryFile("w", suffix=".dat", encoding="utf-8") as data:
         for row in table:
-            print(*(("?" if value is None else value) for value in row + [None] * (4 - len(row))), file=data)
+            print(*(("?" if value is None else value) for value in row + [None] * (4 - len(row))),
+                  file=data)
         data.flush()
         script = f"""set terminal svg size 640,420 font 'sans,13'
 set output '{path}'
@@ -251,7 +282,8 @@ def main():
     parser.add_argument("--rounds", type=int, default=20)
     parser.add_argument("--starts", type=int, default=1000)
     parser.add_argument("--torch-rounds", type=int, default=3)
-    parser.add_argument("--sizes", type=lambda text: [int(each) for each in text.split(",")], default=[16, 64, 256, 1024])
+    parser.add_argument("--sizes", type=lambda text: [int(each) for each in text.split(",")],
+                        default=[16, 64, 256, 1024])
     parser.add_argument("--nodes", type=int, default=16)
     parser.add_argument("--draw")
     parser.add_argument("--only", choices=PARTS, action="append")

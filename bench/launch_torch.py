@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """One worker of torchrun for launch.py: init_process_group, and one all-reduce that proves it.
 
-Prints "rank SIZE NAME=SECONDS..." on CLOCK_MONOTONIC: the execs of torchrun and of this worker (from launch_start), this file's
-first line, PyTorch's import, and the group's use."""
+Prints "rank SIZE NAME=SECONDS..." on CLOCK_MONOTONIC: the execs of torchrun and of this worker
+(from launch_start), this file's first line, PyTorch's import, and the group's use."""
 import os
 import time
 
@@ -17,6 +17,8 @@ dist.all_reduce(total)
 usable = time.monotonic()
 size = dist.get_world_size()
 assert total.item() == size * (size + 1) / 2
-print(f"rank {size} exec={float(os.environ['BENCH_EXEC']) / 1e9:.6f} worker={float(os.environ['BENCH_WORKER']) / 1e9:.6f} "
-      f"main={main:.6f} imported={imported:.6f} usable={usable:.6f} version={torch.__version__}\n", end="", flush=True)
+print(f"rank {size} exec={float(os.environ['BENCH_EXEC']) / 1e9:.6f} "
+      f"worker={float(os.environ['BENCH_WORKER']) / 1e9:.6f} "
+      f"main={main:.6f} imported={imported:.6f} usable={usable:.6f} version={torch.__version__}\n",
+      end="", flush=True)
 dist.destroy_process_group()

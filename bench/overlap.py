@@ -1,14 +1,15 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Measures how much of a step's communication is hidden: called by overlap.sh, which has the usage, in network, mount and
-process namespaces of its own.
+"""Measures how much of a step's communication is hidden: called by overlap.sh, which has the usage,
+in network, mount and process namespaces of its own.
 
-A node is a network namespace; two are joined by one link, four by a switch, and each sends at a rate that is chosen so that
-communication takes a given multiple of computing, and measured with a transfer both ways. Runs take turns: --comm none
-(computing, and when each bucket is ready), --comm replay (the time of each bucket), the training itself with default buckets,
-the same with --zero 1 (the same bits), with gradients that travel in bf16, and PyTorch's steps without exchange, with
-DistributedDataParallel's, and with its bf16_compress_hook, both with PyTorch's default buckets and with such as ours. Exposed
-communication is what a step takes longer than without any. It is held against PyTorch's and against the least that any
-schedule of the same bytes exposes."""
+A node is a network namespace; two are joined by one link, four by a switch, and each sends at a
+rate that is chosen so that communication takes a given multiple of computing, and measured with a
+transfer both ways. Runs take turns: --comm none (computing, and when each bucket is ready), --comm
+replay (the time of each bucket), the training itself with default buckets, the same with --zero 1
+(the same bits), with gradients that travel in bf16, and PyTorch's steps without exchange, with
+DistributedDataParallel's, and with its bf16_compress_hook, both with PyTorch's default buckets and
+with such as ours. Exposed communication is what a step takes longer than without any. It is held
+against PyTorch's and against the least that any schedule of the same bytes exposes."""
 import argparse
 import os
 import random
@@ -27,9 +28,10 @@ from overlap_trace import Bound, Trace
 HERE = os.path.dirname(os.path.abspath(__file__))
 SHAPE = {"layers": 4, "width": 384, "heads": 6, "context": 256, "vocabulary": 6144}
 BATCH = 5          # samples of a rank
-# What is advised where communication is much: the options, what of the default's bytes they send, and whether these may travel
-# until the next step needs the weights.
-ADVISED = {"zero": (("--zero", "1"), 1, True), "bf16": (("--reduction", "native", "--grad-dtype", "bf16"), 0.5, False)}
+# What is advised where communication is much: the options, what of the default's bytes they send,
+# and whether these may travel until the next step needs the weights.
+ADVISED = {"zero": (("--zero", "1"), 1, True),
+           "bf16": (("--reduction", "native", "--grad-dtype", "bf16"), 0.5, False)}
 # How PyTorch's ranks exchange gradients (overlap_torch.py).
 PEERS = {"ddp": "DDP", "ddp-small": "DDP in buckets of 2 MB", "bf16": "bf16_compress_hook",
          "bf16-small": "bf16_compress_hook in buckets of 2 MB"}
@@ -40,7 +42,8 @@ AIM_BOUND, AIM_TORCH, AIM_EXPOSED, MUCH = 1.1, 1.0, 0.5, 0.25
 
 
 def sh(*command):
-    done = subprocess.run([str(word) for word in command], stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True,
+    done = subprocess.run([str(word) for word in command], stdout=subprocess.PIPE,
+                          stderr=subprocess.STDOUT, text=True,
                           check=False)
     if done.returncode:
         sys.exit(f"overlap: {' '.join(map(str, command))}: {done.stdout.strip()}")
@@ -56,7 +59,8 @@ class Network:
             sh("ip", "netns", "add", f"n{node}")
             sh("ip", "-n", f"n{node}", "link", "set", "lo", "up")
         if nodes == 2:
-            sh("ip", "link", "add", "name", "wire", "netns", "n0", "type", "veth", "peer", "name", "wire", "netns", "n1")
+            sh("ip", "link", "add", "name", "wire", "netns", "n0", "type", "veth", "peer", "name",
+               "wire", "netns", "n1")
         else:
             self.add_switch()
         for node in range(nodes):
@@ -68,7 +72,8 @@ class Network:
         sh("ip", "-n", "switch", "link", "add", "bridge", "type", "bridge")
         sh("ip", "-n", "switch", "link", "set", "bridge", "up")
         for node in range(self.nodes):
-            sh("ip", "link", "add", "name", "wire", "netns", f"n{node}", "type", "veth", "peer", "name", f"port{node}", "netns",
+            sh("ip", "link", "add", "name", "wire", "netns", f"n{node}", "type", "veth", "peer",
+               "name", f"port{node}", "netns",
                "switch")
             sh("ip", "-n", "switch", "link", "set", f"port{node}", "master", "bridge", "up")
             self.ports.append(("switch", f"port{node}"))
@@ -80,7 +85,8 @@ class Network:
     def shape(self, rate):
         """Every port sends at that many bytes a second."""
         for namespace, port in self.ports:
-            sh("tc", "-n", namespace, "qdisc", "replace", "dev", port, "root", "tbf", "rate", f"{rate * 8:.0f}bit", "burst",
+            sh("tc", "-n", namespace, "qdisc", "replace", "dev", port, "root", "tbf", "rate",
+               f"{rate * 8:.0f}bit", "burst",
                "128kb", "latency", f"{QUEUE * 1e3:.0f}ms")
 
     def remove(self):
@@ -90,9 +96,12 @@ class Network:
             sh("ip", "netns", "del", "switch")
 
     def measure(self, rate):
-        """Bytes a second that both ends of a connection between n0 and n1 receive while they send, for about a second."""
-        command = [sys.executable, os.path.abspath(__file__), "--transfer", self.address(0), str(int(rate))]
-        ends = [subprocess.Popen(["ip", "netns", "exec", f"n{node}", *command, str(node)], stdout=subprocess.PIPE, text=True)
+        """Bytes a second that both ends of a connection between n0 and n1 receive while they send,
+        for about a second."""
+        command = [sys.executable, os.path.abspath(__file__), "--transfer", self.address(0),
+                   str(int(rate))]
+        ends = [subprocess.Popen(["ip", "netns", "exec", f"n{node}", *command, str(node)],
+                                 stdout=subprocess.PIPE, text=True)
                 for node in (0, 1)]
         return min(float(end.communicate(timeout=60)[0]) for end in ends)
 
@@ -111,7 +120,8 @@ def transfer(address, count, node):
                 time.sleep(0.05)
     connection.settimeout(30)
     block, got, begun = bytes(1 << 20), 0, time.perf_counter()
-    sender = threading.Thread(target=lambda: [connection.sendall(block[:count - at]) for at in range(0, count, len(block))])
+    sender = threading.Thread(target=lambda: [connection.sendall(block[:count - at])
+                                              for at in range(0, count, len(block))])
     sender.start()
     while got < count:
         got += len(connection.recv(1 << 20))
@@ -127,41 +137,55 @@ class Bench:
         random.seed(1)
         with open(self.path("tokens.u16"), "wb") as file:
             for _ in range(400):
-                file.write(struct.pack("<1000H", *(random.randrange(SHAPE["vocabulary"]) for _ in range(1000))))
+                file.write(struct.pack("<1000H",
+                                       *(random.randrange(SHAPE["vocabulary"])
+                                         for _ in range(1000))))
 
     def path(self, name):
         return os.path.join(self.folder, name)
 
     def pinned(self, node, *command):
-        return ["ip", "netns", "exec", f"n{node}", "taskset", "-c", str(self.cpus[node % len(self.cpus)]), *command]
+        return ["ip", "netns", "exec", f"n{node}", "taskset", "-c",
+                str(self.cpus[node % len(self.cpus)]), *command]
 
     def train(self, comm, steps, trace=True, batch=BATCH, more=()):
-        """A run of WARM_UP and `steps` steps. Returns its trace (None without), rank 0's output, and all ranks' CPU seconds."""
+        """A run of WARM_UP and `steps` steps. Returns its trace (None without), rank 0's output,
+        and all ranks' CPU seconds."""
         ranks = self.network.nodes
         self.runs += 1
         name = self.path(f"run{self.runs}")
-        command = [self.options.muster_train, "--data", self.path("tokens.u16"), "--threads", 1, "--global-batch", batch * ranks,
-                   "--microbatch", batch, "--steps", WARM_UP + steps, "--bucket-mb", self.options.bucket_mb, "--comm", comm,
-                   "--check-replicas" if comm == "real" else "--log-level", 0 if comm == "real" else "info", *more]
+        command = [self.options.muster_train, "--data", self.path("tokens.u16"), "--threads", 1,
+                   "--global-batch", batch * ranks,
+                   "--microbatch", batch, "--steps", WARM_UP + steps, "--bucket-mb",
+                   self.options.bucket_mb, "--comm", comm,
+                   "--check-replicas" if comm == "real" else "--log-level",
+                   0 if comm == "real" else "info", *more]
         for word, value in SHAPE.items():
             command += [f"--{word}", value]
         if trace:
-            command += ["--trace", f"{name}.json", "--trace-steps", f"{WARM_UP + 1}-{WARM_UP + steps}"]
-        environment = dict(os.environ, OMP_WAIT_POLICY="passive", OMP_NUM_THREADS="1", MUSTER_IFNAME="wire",
-                           MUSTER_RDZV_DIR=self.folder, MUSTER_RDZV_ID=str(self.runs), WORLD_SIZE=str(ranks),
+            command += ["--trace", f"{name}.json", "--trace-steps",
+                        f"{WARM_UP + 1}-{WARM_UP + steps}"]
+        environment = dict(os.environ, OMP_WAIT_POLICY="passive", OMP_NUM_THREADS="1",
+                           MUSTER_IFNAME="wire",
+                           MUSTER_RDZV_DIR=self.folder, MUSTER_RDZV_ID=str(self.runs),
+                           WORLD_SIZE=str(ranks),
                            GROUP_WORLD_SIZE=str(ranks), LOCAL_RANK="0", LOCAL_WORLD_SIZE="1")
         before = os.times()
         processes = []
         for rank in range(ranks):
             with open(f"{name}.{rank}", "w", encoding="utf-8") as out:
-                processes.append(subprocess.Popen(self.pinned(rank, *map(str, command)), stdout=out, stderr=out,
-                                                  env=dict(environment, RANK=str(rank), GROUP_RANK=str(rank))))
+                processes.append(subprocess.Popen(self.pinned(rank, *map(str, command)), stdout=out,
+                                                  stderr=out,
+                                                  env=dict(environment, RANK=str(rank),
+                                                          GROUP_RANK=str(rank))))
         for rank, process in enumerate(processes):
             if process.wait(LIMIT):
                 with open(f"{name}.{rank}", encoding="utf-8") as out:
-                    sys.exit(f"overlap: rank {rank} of --comm {comm} ended with {process.returncode}: {out.read()[-800:]}")
+                    sys.exit(f"overlap: rank {rank} of --comm {comm} ended with "
+                             f"{process.returncode}: {out.read()[-800:]}")
         after = os.times()
-        cpu = after.children_user + after.children_system - before.children_user - before.children_system
+        cpu = (after.children_user + after.children_system
+               - before.children_user - before.children_system)
         with open(f"{name}.0", encoding="utf-8") as out:
             return Trace(f"{name}.json") if trace else None, out.read(), cpu
 
@@ -170,14 +194,18 @@ class Torch:
     """PyTorch's two ranks, which stay and answer."""
 
     def __init__(self, bench):
-        environment = dict(os.environ, OMP_NUM_THREADS="1", MKL_NUM_THREADS="1", OMP_WAIT_POLICY="passive",
+        environment = dict(os.environ, OMP_NUM_THREADS="1", MKL_NUM_THREADS="1",
+                           OMP_WAIT_POLICY="passive",
                            GLOO_SOCKET_IFNAME="wire")
-        command = [sys.executable, os.path.join(HERE, "overlap_torch.py"), f"tcp://{bench.network.address(0)}:7100"]
+        command = [sys.executable, os.path.join(HERE, "overlap_torch.py"),
+                   f"tcp://{bench.network.address(0)}:7100"]
         self.log = bench.path("torch.log")
         shape = [*map(str, SHAPE.values()), str(BATCH)]
         with open(self.log, "w", encoding="utf-8") as log:
-            self.processes = [subprocess.Popen(bench.pinned(rank, *command, str(rank), "2", *shape), stdin=subprocess.PIPE,
-                                               stdout=subprocess.PIPE, stderr=log, text=True, env=environment)
+            self.processes = [subprocess.Popen(bench.pinned(rank, *command, str(rank), "2", *shape),
+                                               stdin=subprocess.PIPE,
+                                               stdout=subprocess.PIPE, stderr=log, text=True,
+                                               env=environment)
                               for rank in (0, 1)]
         self.version = self.ask("version")[0]
         for word in PEERS:
@@ -228,13 +256,15 @@ class Setting:
 
     def run(self, rounds, steps):
         for number in range(rounds):
-            for comm, traces in (("none", self.alone), ("replay", self.replayed), ("real", self.real)):
+            for comm, traces in (("none", self.alone), ("replay", self.replayed),
+                                 ("real", self.real)):
                 trace, _, cpu = self.bench.train(comm, steps)
                 traces.append(trace)
                 self.cpu[comm] += cpu / rounds / (steps + WARM_UP)
             if self.torch and number == 0:
                 for word, (more, _, _) in ADVISED.items():
-                    self.advised[word] = statistics.median(self.bench.train("real", steps, more=more)[0].cycles())
+                    self.advised[word] = statistics.median(self.bench.train("real", steps,
+                            more=more)[0].cycles())
                 for word in ("alone", "ddp-small", "bf16-small"):
                     self.peer[word] += self.torch.steps(word, (steps + 1) // 2)
                 self.peer["bf16"] += self.torch.steps("bf16", steps)
@@ -247,41 +277,52 @@ class Setting:
         self.without = statistics.median(c for trace in self.alone for c in trace.cycles())
         count = sum(len(trace.cycles()) for trace in self.real)
         order = sorted(bound.times)
-        print(f"  computing {milliseconds(bound.computing)} ms, communicating {milliseconds(bound.communicating)} ms "
-              f"({bound.communicating / bound.computing:.2f} x), norm and update {milliseconds(bound.behind)} ms")
+        print(f"  computing {milliseconds(bound.computing)} ms, communicating "
+              f"{milliseconds(bound.communicating)} ms "
+              f"({bound.communicating / bound.computing:.2f} x), norm and update "
+              f"{milliseconds(bound.behind)} ms")
         ready = [bound.ready[k] for k in order]
         print(f"  {len(order)} buckets, the first ready at {milliseconds(ready[0])} ms, half at "
-              f"{milliseconds(statistics.median(ready))}, the last at {milliseconds(ready[-1])}; that one takes "
+              f"{milliseconds(statistics.median(ready))}, the last at {milliseconds(ready[-1])}; "
+              "that one takes "
               f"{milliseconds(bound.times[order[-1]])} ms")
-        print(f"  step {milliseconds(self.step)} ms, median of {count}; bound {milliseconds(bound.step)} ms; exposed "
+        print(f"  step {milliseconds(self.step)} ms, median of {count}; bound "
+              f"{milliseconds(bound.step)} ms; exposed "
               f"{milliseconds(self.step - self.without)} ms")
         ratio = self.step / bound.step
-        verdict(f"{name}-bound", ratio, "x the bound", judged and f"<= {AIM_BOUND}", ratio <= AIM_BOUND)
+        verdict(f"{name}-bound", ratio, "x the bound", judged and f"<= {AIM_BOUND}",
+                ratio <= AIM_BOUND)
 
     def least(self, share, next_step):
-        """What any schedule of that share of the bytes exposes: they travel from when the first gradient is ready to the end of
-        the backward pass, or while all is computed if they may in the next step; and the tied embedding's, which are complete
-        last and needed first, only when nothing is computed."""
+        """What any schedule of that share of the bytes exposes: they travel from when the first
+        gradient is ready to the end of the backward pass, or while all is computed if they may in
+        the next step; and the tied embedding's, which are complete last and needed first, only when
+        nothing is computed."""
         wire = share * self.sent / self.rate
         window = self.bound.computing - (0 if next_step else min(self.bound.ready.values()))
         return max(wire - window, self.bench.embedding * wire)
 
     def report_ours(self):
         within, beyond = self.least(1, False), self.least(1, True)
-        print(f"  the bytes alone take {milliseconds(self.sent / self.rate)} ms: no schedule exposes less than "
-              f"{milliseconds(within)} ms within the step, {milliseconds(beyond)} with the next forward pass, and in bf16 "
+        print(f"  the bytes alone take {milliseconds(self.sent / self.rate)} ms: no schedule "
+              "exposes less than "
+              f"{milliseconds(within)} ms within the step, {milliseconds(beyond)} with the next "
+              "forward pass, and in bf16 "
               f"{milliseconds(self.least(0.5, False))}")
         for word, (more, _, _) in ADVISED.items():
             print(f"  with {' '.join(more)}: step {milliseconds(self.advised[word])} ms, exposed "
                   f"{milliseconds(self.advised[word] - self.without)} ms")
 
     def judge(self, name, word, peer):
-        """Our exposed communication with those options (None: the default) against that of PyTorch's kind of exchange."""
+        """Our exposed communication with those options (None: the default) against that of
+        PyTorch's kind of exchange."""
         theirs = statistics.median(self.peer[peer])
         exposed = theirs - statistics.median(self.peer["alone"])
-        step, (_, share, next_step) = (self.advised[word], ADVISED[word]) if word else (self.step, (None, 1, False))
+        step, (_, share, next_step) = (self.advised[word], ADVISED[word]) if word else (self.step,
+                (None, 1, False))
         ratio, least = (step - self.without) / exposed, self.least(share, next_step) / exposed
-        unit = f"x the exposed communication of PyTorch's {PEERS[peer]} (any schedule: >= {least:.2g})"
+        unit = (f"x the exposed communication of PyTorch's {PEERS[peer]} "
+                f"(any schedule: >= {least:.2g})")
         if exposed > MUCH * theirs:
             verdict(name, ratio, unit, f"<= {AIM_EXPOSED}", ratio <= AIM_EXPOSED)
         else:
@@ -292,14 +333,17 @@ class Setting:
         print(f"  PyTorch {self.torch.version}: computing alone {milliseconds(computing)} ms")
         for peer, title in PEERS.items():
             theirs = statistics.median(self.peer[peer])
-            print(f"  PyTorch's {title}: step {milliseconds(theirs)} ms, exposed {milliseconds(theirs - computing)} ms = "
+            print(f"  PyTorch's {title}: step {milliseconds(theirs)} ms, exposed "
+                  f"{milliseconds(theirs - computing)} ms = "
                   f"{(theirs - computing) / theirs:.2f} of a step")
         for suffix, peer, step in (("", "ddp", self.step), ("-bf16", "bf16", self.advised["bf16"])):
             theirs = statistics.median(self.peer[peer])
-            verdict(f"{name}-torch{suffix}", theirs / step, f"x faster than PyTorch's {PEERS[peer]}", f">= {AIM_TORCH}",
+            verdict(f"{name}-torch{suffix}", theirs /
+                    step, f"x faster than PyTorch's {PEERS[peer]}", f">= {AIM_TORCH}",
                     theirs >= AIM_TORCH * step)
         self.report_ours()
-        for suffix, word, peer in (("", None, "ddp"), ("-zero", "zero", "ddp"), ("-bf16", "bf16", "ddp"),
+        for suffix, word, peer in (("", None, "ddp"), ("-zero", "zero", "ddp"),
+                                   ("-bf16", "bf16", "ddp"),
                                    ("-bf16-both", "bf16", "bf16")):
             self.judge(f"{name}-exposed{suffix}", word, peer)
             if word != "bf16" or peer == "bf16":
@@ -319,15 +363,18 @@ def measure_two(bench):
     computing, sent = calibrate(bench)
     parameters = re.search(r"parameters +((\d+).*? tensors)", bench.train("none", 1)[1])
     bench.embedding = SHAPE["vocabulary"] * SHAPE["width"] / int(parameters[2])
-    print(f"GPT-2 of {parameters[1]}, {SHAPE['layers']} layers, {SHAPE['width']} wide, vocabulary {SHAPE['vocabulary']}; a rank "
-          f"has {BATCH}x{SHAPE['context']} tokens a step and sends {sent / 1e6:.1f} MB; --bucket-mb {options.bucket_mb}",
+    print(f"GPT-2 of {parameters[1]}, {SHAPE['layers']} layers, {SHAPE['width']} wide, vocabulary "
+          f"{SHAPE['vocabulary']}; a rank "
+          f"has {BATCH}x{SHAPE['context']} tokens a step and sends {sent / 1e6:.1f} MB; "
+          f"--bucket-mb {options.bucket_mb}",
           flush=True)
     torch = Torch(bench) if options.torch else None
     for ratio in options.ratios:
         rate = sent / (ratio * computing)
         bench.network.shape(rate)
         measured = bench.network.measure(rate)
-        print(f"\n2 nodes, {rate / 1e6:.1f} MB/s: {measured / 1e6:.1f} MB/s measured both ways; load {os.getloadavg()[0]:.1f}",
+        print(f"\n2 nodes, {rate / 1e6:.1f} MB/s: {measured / 1e6:.1f} MB/s measured both ways; "
+              f"load {os.getloadavg()[0]:.1f}",
               flush=True)
         setting = Setting(bench, sent, rate, torch)
         setting.run(options.rounds, options.steps)
@@ -346,9 +393,11 @@ def measure_trace(bench):
     for number in range(2 * bench.options.rounds):
         trace = number % 2 == 0
         lines = bench.train("real", bench.options.steps, trace)[1]
-        seconds[trace] += [float(ms) / 1e3 for ms in re.findall(r"^step .* ms +([0-9.]+)", lines, re.M)][WARM_UP:]
+        seconds[trace] += [float(ms) / 1e3
+                           for ms in re.findall(r"^step .* ms +([0-9.]+)", lines, re.M)][WARM_UP:]
     with_trace, without = statistics.median(seconds[True]), statistics.median(seconds[False])
-    print(f"\n--trace: step {with_trace * 1e3:.1f} ms with, {without * 1e3:.1f} ms without, on links of no set rate")
+    print(f"\n--trace: step {with_trace * 1e3:.1f} ms with, {without * 1e3:.1f} ms without, on "
+          "links of no set rate")
     verdict("trace-cost", 100 * (with_trace / without - 1), "% of a step")
     bench.network.remove()
 
@@ -358,15 +407,19 @@ def measure_four(bench):
     computing, sent = calibrate(bench)
     rate = sent / computing
     bench.network.shape(rate)
-    print(f"\n4 nodes on {len(bench.cpus)} CPUs, {rate / 1e6:.1f} MB/s, {sent / 1e6:.1f} MB a rank and step; load "
+    print(f"\n4 nodes on {len(bench.cpus)} CPUs, {rate / 1e6:.1f} MB/s, {sent / 1e6:.1f} MB a rank "
+          "and step; load "
           f"{os.getloadavg()[0]:.1f}", flush=True)
     setting = Setting(bench, sent, rate, None)
     setting.run(1, bench.options.steps)
-    setting.report_bound("4-nodes", False)  # two ranks share a CPU, so that one computes while the other waits
+    # two ranks share a CPU, so that one computes while the other waits
+    setting.report_bound("4-nodes", False)
     cpu = setting.cpu
-    print(f"  CPU of all ranks: {milliseconds(cpu['real'])} ms a step, {milliseconds(cpu['none'])} without exchange, "
+    print(f"  CPU of all ranks: {milliseconds(cpu['real'])} ms a step, {milliseconds(cpu['none'])} "
+          "without exchange, "
           f"{milliseconds(cpu['replay'])} for the exchanges alone")
-    verdict("4-nodes-cpu", cpu["real"] - cpu["none"], "CPU seconds a step for communication, all ranks")
+    verdict("4-nodes-cpu", cpu["real"] - cpu["none"],
+            "CPU seconds a step for communication, all ranks")
     bench.network.remove()
 
 
@@ -375,7 +428,8 @@ def main():
         return transfer(sys.argv[2], int(sys.argv[3]), int(sys.argv[4]))
     parser = argparse.ArgumentParser()
     parser.add_argument("--muster-train", required=True)
-    parser.add_argument("--ratios", type=lambda text: [float(word) for word in text.split(",")], default=None)
+    parser.add_argument("--ratios", type=lambda text: [float(word) for word in text.split(",")],
+                        default=None)
     parser.add_argument("--rounds", type=int, default=2)
     parser.add_argument("--steps", type=int, default=11)
     parser.add_argument("--bucket-mb", default="auto")
@@ -385,7 +439,8 @@ def main():
     options.ratios = options.ratios or ([1] if options.quick else [0.5, 1, 3])
     if options.quick:
         options.rounds = 1
-    sh("mount", "-t", "tmpfs", "tmpfs", "/run")  # names of networks and all files are this bench's own, and end with it
+    # names of networks and all files are this bench's own, and end with it
+    sh("mount", "-t", "tmpfs", "tmpfs", "/run")
     with tempfile.TemporaryDirectory(dir="/run") as folder:
         bench = Bench(options, folder)
         measure_two(bench)

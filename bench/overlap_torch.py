@@ -1,11 +1,13 @@
 # SPDX-License-Identifier: Apache-2.0
-"""PyTorch's side of overlap.sh: train_torch.py's GPT-2 in DistributedDataParallel over Gloo, one rank.
+"""PyTorch's side of overlap.sh: train_torch.py's GPT-2 in DistributedDataParallel over Gloo, one
+rank.
 
     overlap_torch.py MASTER RANK RANKS LAYERS WIDTH HEADS CONTEXT VOCABULARY BATCH
 
-Answers "ddp N", "bf16 N" (with bf16_compress_hook: gradients travel in bf16), both with PyTorch's default buckets, "ddp-small N"
-and "bf16-small N" (with smaller ones), and "alone N" (with no_sync: nothing is exchanged) with the seconds from the beginning of
-each of N steps to that of the next, and "version". Each kind has a replica of its own."""
+Answers "ddp N", "bf16 N" (with bf16_compress_hook: gradients travel in bf16), both with PyTorch's
+default buckets, "ddp-small N" and "bf16-small N" (with smaller ones), and "alone N" (with no_sync:
+nothing is exchanged) with the seconds from the beginning of each of N steps to that of the next,
+and "version". Each kind has a replica of its own."""
 import contextlib
 import sys
 import time
@@ -51,11 +53,13 @@ def main():
     dist.init_process_group("gloo", init_method=master, rank=int(rank), world_size=int(ranks))
     shape = [int(word) for word in shape]
     small = {"bucket_cap_mb": SMALL_MB}
-    peers = {"ddp": Peer(*shape), "ddp-small": Peer(*shape, **small), "bf16": Peer(*shape, hook=bf16_compress_hook),
+    peers = {"ddp": Peer(*shape), "ddp-small": Peer(*shape, **small),
+             "bf16": Peer(*shape, hook=bf16_compress_hook),
              "bf16-small": Peer(*shape, hook=bf16_compress_hook, **small)}
     for line in sys.stdin:
         word, *count = line.split()
-        answer = torch.__version__ if word == "version" else peers.get(word, peers["ddp"]).steps(int(count[0]), word != "alone")
+        answer = torch.__version__ if word == "version" else peers.get(word,
+                peers["ddp"]).steps(int(count[0]), word != "alone")
         print(answer, flush=True)
     dist.destroy_process_group()
 

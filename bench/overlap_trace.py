@@ -49,10 +49,12 @@ class Trace:
                 if e["name"].startswith("ready: bucket ")}
 
     def bucket_times(self, step):
-        """bucket: from the end of the bucket before it, or from when all were ready, to its own, on the rank that is last."""
+        """bucket: from the end of the bucket before it, or from when all were ready, to its own, on
+        the rank that is last."""
         ends, begin = {}, 0
         for rank in range(self.ranks):
-            moved = [e for e in self.spans[step, rank] if e["tid"] == 1 and " bucket " in " " + e["name"].replace(":", "")]
+            moved = [e for e in self.spans[step, rank] if e["tid"] == 1
+                     and " bucket " in " " + e["name"].replace(":", "")]
             begin = max(begin, min(e["ready"] for e in moved))
             for e in moved:
                 bucket = int(e["name"].split()[-1])
@@ -65,7 +67,8 @@ class Trace:
 
     def bytes_sent(self, rank=0):
         """Of a step's buckets."""
-        sent = sum(e["args"].get("bytes", 0) for step in self.steps for e in self.spans[step, rank] if "bucket" in e["name"])
+        sent = sum(e["args"].get("bytes", 0) for step in self.steps for e in self.spans[step, rank]
+                   if "bucket" in e["name"])
         return sent / len(self.steps)
 
 
@@ -80,8 +83,9 @@ def later(tables):
 
 
 class Bound:
-    """The shortest step that its parts allow, from runs of --comm none and of --comm replay: the longer of computing and, for
-    each bucket, the wait until it is ready with its time and that of the later ones; then norm and update."""
+    """The shortest step that its parts allow, from runs of --comm none and of --comm replay: the
+    longer of computing and, for each bucket, the wait until it is ready with its time and that of
+    the later ones; then norm and update."""
 
     def __init__(self, alone, replayed):
         each = [(trace, step) for trace in alone for step in trace.steps]
@@ -92,5 +96,6 @@ class Bound:
         self.times = medians([t.bucket_times(s) for t in replayed for s in t.steps])
         self.communicating = sum(self.times.values())
         order = sorted(self.times)
-        self.through = {k: self.ready[k] + sum(self.times[j] for j in order[at:]) for at, k in enumerate(order)}
+        self.through = {k: self.ready[k] + sum(self.times[j] for j in order[at:])
+                        for at, k in enumerate(order)}
         self.step = max(self.computing, *self.through.values()) + self.behind

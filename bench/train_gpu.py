@@ -1,10 +1,11 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Measures training steps of GPT-2 on one GPU, ours and PyTorch's, and the least that the card needs for them: called by
-train-gpu.sh, which has the usage.
+"""Measures training steps of GPT-2 on one GPU, ours and PyTorch's, and the least that the card
+needs for them: called by train-gpu.sh, which has the usage.
 
-Per model: our microbatch and PyTorch's configuration are chosen by short runs; then the floor of a step and where its time goes
-(step_floor); then runs in turns, each a process of its own, from the same weights and over the same data in the same order. What is
-done is written down after each part, so a run that is cut short leaves figures."""
+Per model: our microbatch and PyTorch's configuration are chosen by short runs; then the floor of a
+step and where its time goes (step_floor); then runs in turns, each a process of its own, from the
+same weights and over the same data in the same order. What is done is written down after each part,
+so a run that is cut short leaves figures."""
 import argparse
 import datetime
 import glob
@@ -22,7 +23,8 @@ from train_gpu_runs import Card, Contestant, Failed
 from train_gpu_text import make_tokens
 
 HERE = os.path.dirname(os.path.abspath(__file__))
-#        layers, width, heads, context, vocabulary; samples of a step; microbatches of ours, of PyTorch's, the likeliest first
+# layers, width, heads, context, vocabulary; samples of a step; microbatches of ours, of PyTorch's,
+# the likeliest first
 MODELS = {
     "124M": ((12, 768, 12, 1024, 50257), 512, (64, 32), (32, 64, 16)),
     "350M": ((24, 1024, 16, 1024, 50257), 256, (32, 64), (16, 32, 64)),
@@ -83,16 +85,19 @@ class Bench:
         return self.options.limit - (time.monotonic() - self.begun)
 
     def program(self, name):
-        return next((path for path in glob.glob(os.path.join(self.options.programs, "**", name), recursive=True)
+        return next((path for path in glob.glob(os.path.join(self.options.programs, "**", name),
+                                                recursive=True)
                      if os.access(path, os.X_OK) and os.path.isfile(path)), None)
 
     # --- contestants ---
 
     def environment(self):
         """For our programs: the same cuBLAS as PyTorch's, where that is here."""
-        folders = [os.path.join(self.options.programs, "..", "lib"), *self.libraries, os.environ.get("LD_LIBRARY_PATH", ""),
+        folders = [os.path.join(self.options.programs, "..", "lib"), *self.libraries,
+                   os.environ.get("LD_LIBRARY_PATH", ""),
                    "/usr/local/cuda/lib64"]
-        return dict(os.environ, OMP_WAIT_POLICY="passive", LD_LIBRARY_PATH=":".join(filter(None, folders)))
+        return dict(os.environ, OMP_WAIT_POLICY="passive",
+                    LD_LIBRARY_PATH=":".join(filter(None, folders)))
 
     def find_torch(self):
         """Its version, or None with the reason told; its folders of libraries are ours, too."""
@@ -104,7 +109,8 @@ class Bench:
         except (OSError, subprocess.TimeoutExpired) as error:
             return self.no_torch(str(error))
         if done.returncode:
-            return self.no_torch(done.stdout.strip().splitlines()[-1] if done.stdout.strip() else "it said nothing")
+            return self.no_torch(done.stdout.strip().splitlines()[-1] if done.stdout.strip()
+                                 else "it said nothing")
         version, site = done.stdout.strip().splitlines()[-2:]
         if self.options.device == "cuda" and not version.endswith("True"):
             return self.no_torch(f"PyTorch {version.split()[0]} sees no GPU")
@@ -112,39 +118,51 @@ class Bench:
         return version.split()[0]
 
     def no_torch(self, reason):
-        self.say(f"the peer is missing, so there is no comparison: {self.options.torch_python}: {reason}")
+        self.say(f"the peer is missing, so there is no comparison: {self.options.torch_python}: "
+                 f"{reason}")
         return None
 
     def tuned(self):
         """Algorithms chosen by timing, where this muster-train can."""
         if self.can_tune is None:
-            done = subprocess.run([self.program("muster-train"), "--help"], stdout=subprocess.PIPE, text=True, check=False,
+            done = subprocess.run([self.program("muster-train"), "--help"], stdout=subprocess.PIPE,
+                                  text=True, check=False,
                                   env=self.environment())
             self.can_tune = "--tune" in done.stdout
         return ["--tune"] if self.can_tune and self.options.device == "cuda" else []
 
     def ours(self, model, microbatch, reduction="canonical", steps=FOREVER):
         layers, width, heads, context, vocabulary = model.shape
-        command = [self.program("muster-train"), "--data", self.options.data, "--order", "file", "--seed", SEED,
-                   "--layers", layers, "--width", width, "--heads", heads, "--context", context, "--vocabulary", vocabulary,
-                   "--global-batch", model.batch, "--microbatch", microbatch, "--steps", steps, "--learning-rate", RATE,
-                   "--min-learning-rate", RATE, "--warmup-steps", WARM_UP_STEPS, "--reduction", reduction,
+        command = [self.program("muster-train"), "--data", self.options.data, "--order", "file",
+                   "--seed", SEED,
+                   "--layers", layers, "--width", width, "--heads", heads, "--context", context,
+                   "--vocabulary", vocabulary,
+                   "--global-batch", model.batch, "--microbatch", microbatch, "--steps", steps,
+                   "--learning-rate", RATE,
+                   "--min-learning-rate", RATE, "--warmup-steps", WARM_UP_STEPS, "--reduction",
+                   reduction,
                    "--device", self.options.device, *self.tuned(), *self.options.train]
         return Contestant(f"muster {reduction}", command, self.environment())
 
     def torch(self, model, microbatch, mode, attention, steps=FOREVER):
-        command = [self.options.torch_python, os.path.join(HERE, "train_gpu_torch.py"), "--shape", *model.shape, "--weights",
-                   self.weights(model), "--data", self.options.data, "--global-batch", model.batch, "--microbatch", microbatch,
-                   "--steps", steps, "--learning-rate", RATE, "--warmup-steps", WARM_UP_STEPS, "--mode", mode,
-                   "--attention", attention, "--device", self.options.device, "--precision", self.options.precision]
+        command = [self.options.torch_python, os.path.join(HERE, "train_gpu_torch.py"), "--shape",
+                   *model.shape, "--weights",
+                   self.weights(model), "--data", self.options.data, "--global-batch", model.batch,
+                   "--microbatch", microbatch,
+                   "--steps", steps, "--learning-rate", RATE, "--warmup-steps", WARM_UP_STEPS,
+                   "--mode", mode,
+                   "--attention", attention, "--device", self.options.device, "--precision",
+                   self.options.precision]
         return Contestant(f"torch {microbatch} {mode} {attention}", command,
-                          dict(os.environ, TORCHINDUCTOR_CACHE_DIR=os.path.join(self.folder, "inductor")))
+                          dict(os.environ, TORCHINDUCTOR_CACHE_DIR=os.path.join(self.folder,
+                                  "inductor")))
 
     def weights(self, model):
         """Those that our training begins with."""
         path = os.path.join(self.folder, f"weights-{model.name}.safetensors")
         if not os.path.exists(path):
-            subprocess.run([self.program("initial_weights"), *map(str, model.shape), str(SEED), path], check=True,
+            subprocess.run([self.program("initial_weights"), *map(str, model.shape), str(SEED),
+                            path], check=True,
                            env=self.environment())
         return path
 
@@ -156,7 +174,8 @@ class Bench:
                 run["card"] = self.card.between(run["begin"], run["end"])
                 self.record["card"] = list(self.card.readings)  # moment, SM MHz, W, degrees
             if kind == "ours":
-                found = {word: contestant.said(rf"^(?:muster: |  ){word}:?\s+(.*)") for word in OURS_SAYS}
+                found = {word: contestant.said(rf"^(?:muster: |  ){word}:?\s+(.*)")
+                         for word in OURS_SAYS}
                 run["about"] = {word: match[1].strip() for word, match in found.items() if match}
             return run
         finally:
@@ -172,21 +191,25 @@ class Bench:
                 self.say(f"  {what} {words}: not tried, no time left of {self.options.limit:.0f} s")
                 continue
             try:
-                run = self.run(start(), kind, self.settle, min(CHOICE_SECONDS, self.options.seconds))
+                run = self.run(start(), kind, self.settle,
+                               min(CHOICE_SECONDS, self.options.seconds))
             except Failed as error:
                 self.say(f"  {what} {words}: {error}")
                 continue
             rate = model.tokens / run["step_seconds"]
-            self.say(f"  {what} {words}: {rate:.0f} tokens/s, first step after {run['start_up']:.0f} s")
+            self.say(f"  {what} {words}: {rate:.0f} tokens/s, first step after "
+                     f"{run['start_up']:.0f} s")
             if not best or rate > best[0]:
                 best = rate, words
         return best[1] if best else None
 
     def needed(self, model, words):
-        """Seconds that are kept for the floor and the rounds, once something is chosen that can be measured."""
+        """Seconds that are kept for the floor and the rounds, once something is chosen that can be
+        measured."""
         if self.options.limit == math.inf or words == self.likeliest(model):
             return 0
-        return (2 * self.options.rounds + 1) * (self.options.seconds + START_SECONDS) + 2 * self.options.warm_up + START_SECONDS
+        return (2 * self.options.rounds + 1) * (self.options.seconds + START_SECONDS) \
+            + 2 * self.options.warm_up + START_SECONDS
 
     @staticmethod
     def likeliest(model):
@@ -197,7 +220,8 @@ class Bench:
             return self.options.microbatch
         if len(model.ours) == 1:
             return model.ours[0]
-        chosen = self.choose(model, "muster, microbatch", [(str(size), "ours", lambda size=size: self.ours(model, size))
+        chosen = self.choose(model, "muster, microbatch",
+                             [(str(size), "ours", lambda size=size: self.ours(model, size))
                                                            for size in model.ours])
         return int(chosen) if chosen else None
 
@@ -206,18 +230,24 @@ class Bench:
         if self.options.torch:
             return self.options.torch
         grid = sorted(itertools.product(model.torch, MODES, ATTENTIONS),
-                      key=lambda way: (way[1:] != (MODES[0], ATTENTIONS[0])) + 2 * (way[0] != model.torch[0]))
+                      key=lambda way: (way[1:] != (MODES[0], ATTENTIONS[0])) + 2 *
+                      (way[0] != model.torch[0]))
         if self.options.device == "cpu":
             grid = [(size, "eager", "any") for size in model.torch]
-        return self.choose(model, "torch", [(",".join(map(str, way)), "torch", lambda way=way: self.torch(model, *way))
+        return self.choose(model, "torch",
+                           [(",".join(map(str, way)), "torch",
+                             lambda way=way: self.torch(model, *way))
                                             for way in grid])
 
     def measure_floor(self, model, microbatch):
         """What step_floor says, or None where it could not be measured."""
-        command = [self.program("step_floor"), *model.shape, microbatch, model.batch // microbatch, FLOOR_SECONDS]
+        command = [self.program("step_floor"), *model.shape, microbatch, model.batch // microbatch,
+                   FLOOR_SECONDS]
         try:
-            done = subprocess.run([str(word) for word in command], stdout=subprocess.PIPE, stderr=subprocess.PIPE,
-                                  text=True, check=False, env=self.environment(), timeout=max(1, min(300, self.left())))
+            done = subprocess.run([str(word) for word in command], stdout=subprocess.PIPE,
+                                  stderr=subprocess.PIPE,
+                                  text=True, check=False, env=self.environment(),
+                                  timeout=max(1, min(300, self.left())))
         except subprocess.TimeoutExpired:
             return self.say("  the floor was not measured: no answer of step_floor in time")
         if done.returncode:
@@ -226,27 +256,35 @@ class Bench:
 
     def floor(self, model, microbatch):
         """As it was measured in an earlier run, or now."""
-        measured = self.options.floor.get(model.name, {}).get("floor") if self.options.floor else None
+        measured = None
+        if self.options.floor:
+            measured = self.options.floor.get(model.name, {}).get("floor")
         measured = measured or self.measure_floor(model, microbatch)
         if not measured:
             return None
         self.record["models"][model.name]["floor"] = measured
         floor = figures.Floor(measured)
-        self.say(f"  {measured['card']}; {measured['libraries']}; copies at {measured['copy'] / 1e12:.2f} TB/s; "
-                 f"products of a step at {floor.rate / 1e12:.0f} TFLOP/s", *floor.products_table(), *floor.table(),
-                 f"  floor of a step: products {floor.products * 1e3:.2f} ms + passes {floor.passes * 1e3:.2f} ms",
+        self.say(f"  {measured['card']}; {measured['libraries']}; copies at "
+                 f"{measured['copy'] / 1e12:.2f} TB/s; "
+                 f"products of a step at {floor.rate / 1e12:.0f} TFLOP/s", *floor.products_table(),
+                 *floor.table(),
+                 f"  floor of a step: products {floor.products * 1e3:.2f} ms + passes "
+                 f"{floor.passes * 1e3:.2f} ms",
                  figures.bench_line(f"train-gpu-{model.name}-floor", floor.step * 1e3, "ms"))
         return floor
 
     def rounds(self, model, ways):
-        """Runs of each way in turns, and one of the native reduction at the end: name to its runs."""
+        """Runs of each way in turns, and one of the native reduction at the end: name to its
+        runs."""
         runs = {name: [] for name in ways}
-        turns = [(number + 1, name) for number in range(self.options.rounds) for name in ways if name != NATIVE]
+        turns = [(number + 1, name) for number in range(self.options.rounds) for name in ways
+                 if name != NATIVE]
         for number, name in turns + [(1, NATIVE)]:
             kind, start = ways[name]
             warm = self.settle if runs[name] else self.options.warm_up
             if self.left() < warm + self.options.seconds + 10:
-                self.say(f"  round {number}, {name}: not run, no time left of {self.options.limit:.0f} s")
+                self.say(f"  round {number}, {name}: not run, no time left of "
+                         f"{self.options.limit:.0f} s")
                 continue
             try:
                 run = self.run(start(), kind, warm, self.options.seconds)
@@ -254,30 +292,37 @@ class Bench:
                 self.say(f"  round {number}, {name}: {error}")
                 continue
             runs[name].append(run)
-            self.record["models"][model.name].setdefault("runs", []).append(dict(run, way=name, round=number))
+            self.record["models"][model.name].setdefault("runs",
+                    []).append(dict(run, way=name, round=number))
             self.say(self.run_line(model, number, name, run))
         return runs
 
     def run_line(self, model, number, name, run):
         card = run.get("card")
         about = f"  SM {card[0]:.0f} MHz, {card[1]:.0f} W, {card[2]:.0f} C" if card else ""
-        return (f"  round {number}, {name:16s} {run['step_seconds'] * 1e3:9.2f} ms a step over {run['steps']} steps, "
+        return (f"  round {number}, {name:16s} {run['step_seconds'] * 1e3:9.2f} ms a step over "
+                f"{run['steps']} steps, "
                 f"{model.tokens / run['step_seconds']:9.0f} tokens/s{about}")
 
     def figures(self, model, runs, floor):
         """The lines that count."""
         peak = floor.measured["peak"] if floor else 0
-        seconds = {name: figures.spread([run["step_seconds"] for run in those]) for name, those in runs.items() if those}
+        seconds = {name: figures.spread([run["step_seconds"] for run in those])
+                   for name, those in runs.items() if those}
         for name, (median, least, most) in seconds.items():
             rate = model.tokens / median
             short = {CANONICAL: "", NATIVE: "-native", TORCH: "-torch"}[name]
-            self.say(f"  {name:16s} {median * 1e3:9.2f} ms a step ({least * 1e3:.2f} to {most * 1e3:.2f}), {rate:9.0f} tokens/s")
+            self.say(f"  {name:16s} {median * 1e3:9.2f} ms a step ({least * 1e3:.2f} to "
+                     f"{most * 1e3:.2f}), {rate:9.0f} tokens/s")
             if peak:
-                self.say(figures.bench_line(f"train-gpu-{model.name}{short}-mfu", figures.utilisation(rate, model.flops, peak), "%",
-                                            figures.AIM_MFU.get(model.name) if name == CANONICAL else None))
+                self.say(figures.bench_line(f"train-gpu-{model.name}{short}-mfu",
+                                            figures.utilisation(rate, model.flops, peak), "%",
+                                            figures.AIM_MFU.get(model.name) if name == CANONICAL
+                                            else None))
         ours = seconds.get(CANONICAL)
         if ours and floor:
-            self.say(figures.bench_line(f"train-gpu-{model.name}-over-floor", ours[0] / floor.step, "x", figures.AIM_FLOOR, False))
+            self.say(figures.bench_line(f"train-gpu-{model.name}-over-floor", ours[0] / floor.step,
+                                        "x", figures.AIM_FLOOR, False))
         if ours and TORCH in seconds:
             self.compare(model, runs, seconds)
 
@@ -285,12 +330,15 @@ class Bench:
         worst = figures.disagreement(max((run["losses"] for run in runs[CANONICAL]), key=len),
                                      max((run["losses"] for run in runs[TORCH]), key=len))
         agree = worst <= figures.AIM_CURVE
-        self.say(figures.bench_line(f"train-gpu-{model.name}-curves", worst, "%", figures.AIM_CURVE, False))
+        self.say(figures.bench_line(f"train-gpu-{model.name}-curves", worst, "%", figures.AIM_CURVE,
+                                    False))
         for name, short in ((CANONICAL, ""), (NATIVE, "-native")):
             if name in seconds:
-                self.say(figures.bench_line(f"train-gpu-{model.name}{short}-over-torch", seconds[TORCH][0] / seconds[name][0], "x",
+                self.say(figures.bench_line(f"train-gpu-{model.name}{short}-over-torch",
+                                            seconds[TORCH][0] / seconds[name][0], "x",
                                             None if short else figures.AIM_TORCH,
-                                            void=None if agree else f"the loss curves differ by {worst:.3g} %"))
+                                            void=None if agree else "the loss curves differ by "
+                                                                    f"{worst:.3g} %"))
 
     def measure(self, name, torch):
         model = Model(name)
@@ -311,7 +359,8 @@ class Bench:
         runs = self.rounds(model, ways)
         for name_, those in runs.items():
             if those:
-                self.say(f"  {name_} ran on: {'; '.join(f'{key} {value}' for key, value in those[-1]['about'].items())}")
+                about = "; ".join(f"{key} {value}" for key, value in those[-1]["about"].items())
+                self.say(f"  {name_} ran on: {about}")
         return self.figures(model, runs, floor)
 
     def curves(self, name):
@@ -335,15 +384,19 @@ class Bench:
         worst = figures.disagreement(*found)
         ends = [f"{losses[0]:.4f} to {losses[-1]:.4f}" for losses in found]
         self.say(f"  {name}, {steps} steps: ours {ends[0]}, PyTorch's {ends[1]}",
-                 figures.bench_line(f"train-gpu-{name}-curves", worst, "%", figures.AIM_CURVE, False))
+                 figures.bench_line(f"train-gpu-{name}-curves", worst, "%", figures.AIM_CURVE,
+                                    False))
         return worst <= figures.AIM_CURVE
 
     def main(self):
-        self.say(f"bench/train-gpu.sh, {datetime.datetime.now(datetime.timezone.utc):%Y-%m-%d %H:%M} UTC: {self.options.machine}")
+        self.say("bench/train-gpu.sh, "
+                 f"{datetime.datetime.now(datetime.timezone.utc):%Y-%m-%d %H:%M} UTC: "
+                 f"{self.options.machine}")
         if not self.options.data:
             self.options.data = os.path.join(self.folder, "tokens.u16")
             models = [Model(name, self.options.batch) for name in self.options.only]
-            self.say(make_tokens(self.options.text, self.options.data, max(model.tokens for model in models),
+            self.say(make_tokens(self.options.text, self.options.data,
+                                 max(model.tokens for model in models),
                                  min(model.shape[4] for model in models)))
         torch = None if self.options.no_torch else self.find_torch()
         self.record["torch"] = torch
@@ -369,12 +422,14 @@ def recorded(path):
         with open(path, encoding="utf-8") as file:
             return json.load(file)["models"]
     except (OSError, ValueError, KeyError) as error:
-        raise argparse.ArgumentTypeError(f"couldn't read {path}, as an earlier run wrote it: {error}") from error
+        raise argparse.ArgumentTypeError(f"couldn't read {path}, as an earlier run wrote it: "
+                                         f"{error}") from error
 
 
 def torch_way(text):
     if len(text.split(",")) != 3 or not text.split(",")[0].isdigit():
-        raise argparse.ArgumentTypeError(f"'{text}' is not MICROBATCH,MODE,ATTENTION, such as 32,max-autotune,flash")
+        raise argparse.ArgumentTypeError(f"'{text}' is not MICROBATCH,MODE,ATTENTION, such as "
+                                         "32,max-autotune,flash")
     return text
 
 

@@ -1,8 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """The processes that train_gpu.py measures, and what the card does meanwhile.
 
-A contestant prints "step N … loss X" behind each step, once the device has made it; the time between two such lines is what is
-measured. That holds for muster-train and for train_gpu_torch.py alike."""
+A contestant prints "step N … loss X" behind each step, once the device has made it; the time
+between two such lines is what is measured. That holds for muster-train and for train_gpu_torch.py
+alike."""
 import json
 import re
 import shutil
@@ -25,8 +26,10 @@ class Contestant:
         self.name, self.lines, self.steps, self.about = name, [], [], {}
         self.changed = threading.Condition()
         self.ended = False
-        self.process = subprocess.Popen([str(word) for word in command], stdin=subprocess.DEVNULL, stdout=subprocess.PIPE,
-                                        stderr=subprocess.STDOUT, text=True, errors="replace", env=environment)
+        self.process = subprocess.Popen([str(word) for word in command], stdin=subprocess.DEVNULL,
+                                        stdout=subprocess.PIPE,
+                                        stderr=subprocess.STDOUT, text=True, errors="replace",
+                                        env=environment)
         self.reader = threading.Thread(target=self.read, daemon=True)
         self.reader.start()
 
@@ -48,7 +51,8 @@ class Contestant:
         with self.changed:
             while not done():
                 if self.ended:
-                    raise Failed(f"{self.name} ended with status {self.process.wait()}: {self.last_words()}")
+                    raise Failed(f"{self.name} ended with status {self.process.wait()}: "
+                                 f"{self.last_words()}")
                 left = deadline - time.monotonic()
                 if left <= 0:
                     raise Failed(f"{self.name}: {what} did not come in time: {self.last_words()}")
@@ -56,22 +60,27 @@ class Contestant:
 
     def last_words(self):
         """Of a traceback, that is its last line; the memory that was missing is told before."""
-        told = [line for line in self.lines if "out of memory" in line.lower()] or [line for line in self.lines if line.strip()]
+        told = [line for line in self.lines if "out of memory" in line.lower()] or [line
+                for line in self.lines if line.strip()]
         return told[-1].strip()[:300] if told else "it said nothing"
 
     def measure(self, warm, seconds, first):
-        """Rate and losses of at least `seconds`, `warm` seconds behind the first step, which may take `first` seconds to come."""
+        """Rate and losses of at least `seconds`, `warm` seconds behind the first step, which may
+        take `first` seconds to come."""
         begun = time.monotonic()
         self.wait(lambda: self.steps, begun + first, "the first step")
         start = self.steps[0][0]
         limit = start + 3 * (warm + seconds) + first
         self.wait(lambda: self.steps[-1][0] >= start + warm, limit, "the end of the warm-up")
         begin = next(i for i, step in enumerate(self.steps) if step[0] >= start + warm)
-        self.wait(lambda: self.steps[-1][0] >= self.steps[begin][0] + seconds and len(self.steps) > begin + 1, limit,
+        self.wait(lambda: self.steps[-1][0] >= self.steps[begin][0] + seconds
+                  and len(self.steps) > begin + 1, limit,
                   "the last step")
         end = len(self.steps) - 1
-        return {"name": self.name, "start_up": start - begun, "begin": self.steps[begin][0], "end": self.steps[end][0],
-                "steps": end - begin, "step_seconds": (self.steps[end][0] - self.steps[begin][0]) / (end - begin),
+        return {"name": self.name, "start_up": start - begun, "begin": self.steps[begin][0],
+                "end": self.steps[end][0],
+                "steps": end - begin, "step_seconds": (
+                        self.steps[end][0] - self.steps[begin][0]) / (end - begin),
                 "losses": [step[2] for step in self.steps], "about": self.about}
 
     def curve(self, steps, limit):
@@ -100,9 +109,12 @@ class Card:
         self.readings, self.process = [], None
         if not shutil.which("nvidia-smi"):
             return
-        self.process = subprocess.Popen(["nvidia-smi", "--query-gpu=clocks.sm,power.draw,temperature.gpu",
-                                         "--format=csv,noheader,nounits", "-lms", "500"], stdin=subprocess.DEVNULL,
-                                        stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True)
+        self.process = subprocess.Popen(["nvidia-smi",
+                                         "--query-gpu=clocks.sm,power.draw,temperature.gpu",
+                                         "--format=csv,noheader,nounits", "-lms", "500"],
+                                        stdin=subprocess.DEVNULL,
+                                        stdout=subprocess.PIPE, stderr=subprocess.DEVNULL,
+                                        text=True)
         threading.Thread(target=self.read, daemon=True).start()
 
     def read(self):

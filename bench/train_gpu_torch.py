@@ -1,9 +1,11 @@
 # SPDX-License-Identifier: Apache-2.0
-"""PyTorch's side of train-gpu.sh: train_torch.py's GPT-2 as fast as PyTorch makes it, on the weights and the data of ours.
+"""PyTorch's side of train-gpu.sh: train_torch.py's GPT-2 as fast as PyTorch makes it, on the
+weights and the data of ours.
 
-Prints one line with what it runs on, then "step N loss X" for each step. The loss of a step is read when the next one has been
-given to the GPU, so that it never runs dry. fp32 weights, bf16 by autocast, gradients added up over microbatches, clipped by their
-norm, fused AdamW: what muster-train does, with the same numbers."""
+Prints one line with what it runs on, then "step N loss X" for each step. The loss of a step is read
+when the next one has been given to the GPU, so that it never runs dry. fp32 weights, bf16 by
+autocast, gradients added up over microbatches, clipped by their norm, fused AdamW: what
+muster-train does, with the same numbers."""
 import argparse
 import contextlib
 import ctypes
@@ -32,8 +34,10 @@ def read_safetensors(path):
 
 
 def load_weights(model, path):
-    """Hugging Face's names and [in, out] to the modules' own; rows of the vocabulary's padding are zero."""
-    parts = {"attn.c_attn": "attn", "attn.c_proj": "attn_proj", "mlp.c_fc": "fc", "mlp.c_proj": "mlp_proj"}
+    """Hugging Face's names and [in, out] to the modules' own; rows of the vocabulary's padding are
+    zero."""
+    parts = {"attn.c_attn": "attn", "attn.c_proj": "attn_proj", "mlp.c_fc": "fc",
+             "mlp.c_proj": "mlp_proj"}
     parameters = dict(model.named_parameters())
     with torch.no_grad():
         for p in parameters.values():
@@ -69,17 +73,21 @@ class Training:
         self.epoch = (len(self.data) - 1) // self.context // options.global_batch  # steps
         matrices = [p for p in self.model.parameters() if p.dim() > 1]
         vectors = [p for p in self.model.parameters() if p.dim() == 1]
-        self.optimizer = torch.optim.AdamW([{"params": matrices, "weight_decay": DECAY}, {"params": vectors, "weight_decay": 0.0}],
-                                           lr=options.learning_rate, betas=BETAS, eps=EPSILON, fused=True)
+        self.optimizer = torch.optim.AdamW([{"params": matrices, "weight_decay": DECAY},
+                                            {"params": vectors, "weight_decay": 0.0}],
+                                           lr=options.learning_rate, betas=BETAS, eps=EPSILON,
+                                           fused=True)
         self.forward = self.model if options.mode == "eager" else torch.compile(
             self.model, mode=None if options.mode == "default" else options.mode)
 
     def batch(self, step, microbatch):
-        """Samples in the order of the file, as muster-train's --order file has them; the last, partial batch is dropped."""
+        """Samples in the order of the file, as muster-train's --order file has them; the last,
+        partial batch is dropped."""
         size = self.options.microbatch * self.context
         first = step % self.epoch * self.options.global_batch * self.context + microbatch * size
         shape = (self.options.microbatch, self.context)
-        return (self.data[first:first + size].view(shape), self.data[first + 1:first + size + 1].view(shape).long())
+        return (self.data[first:first + size].view(shape),
+                self.data[first + 1:first + size + 1].view(shape).long())
 
     def autocast(self):
         if self.options.precision == "fp32":
@@ -91,7 +99,8 @@ class Training:
         options = self.options
         microbatches = options.global_batch // options.microbatch
         for group in self.optimizer.param_groups:
-            group["lr"] = options.learning_rate * min(1, (number + 1) / max(1, options.warmup_steps))
+            group["lr"] = options.learning_rate * min(1,
+                                                      (number + 1) / max(1, options.warmup_steps))
         total = torch.zeros((), device=options.device)
         for i in range(microbatches):
             tokens, targets = self.batch(number, i)
@@ -136,20 +145,24 @@ def version_of(library, function):
 
 
 def describe(options):
-    """What it runs on. A product comes first, since PyTorch loads its libraries when it needs them."""
-    about = {"torch": torch.__version__, "mode": options.mode, "attention": options.attention, "precision": options.precision,
+    """What it runs on. A product comes first, since PyTorch loads its libraries when it needs
+    them."""
+    about = {"torch": torch.__version__, "mode": options.mode, "attention": options.attention,
+             "precision": options.precision,
              "microbatch": options.microbatch}
     if options.device == "cuda":
         a = torch.ones(64, 64, device="cuda", dtype=torch.bfloat16)
         (a @ a).sum().item()
-        about |= {"cuda": torch.version.cuda, "cublas": version_of("libcublasLt", "cublasLtGetVersion"),
+        about |= {"cuda": torch.version.cuda,
+                  "cublas": version_of("libcublasLt", "cublasLtGetVersion"),
                   "cudnn": torch.backends.cudnn.version(), "card": torch.cuda.get_device_name()}
     return about
 
 
 def parse():
     parser = argparse.ArgumentParser()
-    parser.add_argument("--shape", required=True, type=int, nargs=5, metavar=("LAYERS", "WIDTH", "HEADS", "CONTEXT", "VOCABULARY"))
+    parser.add_argument("--shape", required=True, type=int, nargs=5,
+                        metavar=("LAYERS", "WIDTH", "HEADS", "CONTEXT", "VOCABULARY"))
     parser.add_argument("--weights", required=True)
     parser.add_argument("--data", required=True)
     parser.add_argument("--global-batch", required=True, type=int)
@@ -159,7 +172,8 @@ def parse():
     parser.add_argument("--warmup-steps", required=True, type=int)
     parser.add_argument("--device", default="cuda", choices=("cuda", "cpu"))
     parser.add_argument("--precision", default="bf16", choices=("bf16", "fp32"))
-    parser.add_argument("--mode", default="default", choices=("eager", "default", "max-autotune", "max-autotune-no-cudagraphs"))
+    parser.add_argument("--mode", default="default",
+                        choices=("eager", "default", "max-autotune", "max-autotune-no-cudagraphs"))
     parser.add_argument("--attention", default="any", choices=("any", "flash", "cudnn"))
     return parser.parse_args()
 

@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""PyTorch's side of train-cpu.sh: the same GPT-2, written for speed, answering the same commands as train_step.c.
+"""PyTorch's side of train-cpu.sh: the same GPT-2, written for speed, answering the same commands as
+train_step.c.
 
     train_torch.py eager|compiled THREADS LAYERS WIDTH HEADS CONTEXT VOCABULARY BATCH
 """

@@ -1,11 +1,14 @@
 # doc/
-dist_man1_MANS += doc/muster-ckpt.1 doc/muster-curve.1 doc/muster-tokens.1 doc/muster-train.1 doc/muster-where.1
-EXTRA_DIST += doc/exit-status.md doc/slurm-releases.md doc/checkpoint-format.md doc/ckptd-protocol.md \
-	doc/first-failure.md doc/presence.md doc/bootstrap.md doc/comm-links.md doc/comm-nccl.md
+dist_man1_MANS += doc/muster-ckpt.1 doc/muster-curve.1 doc/muster-tokens.1 doc/muster-train.1 \
+	doc/muster-where.1
+EXTRA_DIST += doc/exit-status.md doc/slurm-releases.md doc/checkpoint-format.md \
+	doc/ckptd-protocol.md doc/first-failure.md doc/presence.md doc/bootstrap.md doc/comm-links.md \
+	doc/comm-nccl.md
 dist_man1_MANS += doc/muster-doctor.1 doc/muster-rdzv.1
 dist_man3_MANS += doc/muster.3
 dist_man7_MANS += doc/muster-environment.7
 dist_man8_MANS += doc/muster-ckptd.8 doc/muster-first-node.8 doc/muster-requeue.8 doc/spank_muster.8
-EXTRA_DIST += doc/cuda-shim.md doc/metrics-format.md doc/gemm-plans-format.md doc/flight-recorder-format.md \
-	doc/launch-faults.md doc/testing.md doc/training-faults.md doc/glossary.md
+EXTRA_DIST += doc/cuda-shim.md doc/metrics-format.md doc/gemm-plans-format.md \
+	doc/flight-recorder-format.md doc/launch-faults.md doc/testing.md doc/training-faults.md \
+	doc/glossary.md
 # End of doc.mk

@@ -44,7 +44,8 @@ libplugin_la_CPPFLAGS = $(AM_CPPFLAGS) $(SLURM_CPPFLAGS) -DLIBEXECDIR='"$(libexe
 libplugin_la_CFLAGS = $(AM_CFLAGS) -fvisibility=default
 spank_muster_la_SOURCES =
 spank_muster_la_LIBADD = libplugin.la
-spank_muster_la_LDFLAGS = $(AM_LDFLAGS) -module -avoid-version -Wl,--version-script=$(srcdir)/plugin/spank_muster.lds
+spank_muster_la_LDFLAGS = $(AM_LDFLAGS) -module -avoid-version \
+	-Wl,--version-script=$(srcdir)/plugin/spank_muster.lds
 spank_muster_la_DEPENDENCIES = libplugin.la plugin/spank_muster.lds
 endif
 EXTRA_DIST += plugin/spank_muster.lds

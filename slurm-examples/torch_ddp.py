@@ -1,8 +1,8 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""Data-parallel training with plain PyTorch: no launcher, and nothing from Muster but the variables that
-init_process_group() reads anyway. When the nodes are taken away (SIGTERM), it saves and ends with 75, which puts the
-job back in the queue. When it starts, it resumes from its checkpoint.
+"""Data-parallel training with plain PyTorch: no launcher, and nothing from Muster but the variables
+that init_process_group() reads anyway. When the nodes are taken away (SIGTERM), it saves and ends
+with 75, which puts the job back in the queue. When it starts, it resumes from its checkpoint.
 
     srun --muster --nodes=4 --ntasks-per-node=2 python3 torch_ddp.py --checkpoint /shared/ddp.pt
 """
@@ -28,8 +28,8 @@ def ask_to_stop(*_):
 
 
 def outlive_the_notice(_):
-    """Runs in a loader's worker. Slurm sends SIGTERM to every process of the step, and a rank that loses a worker can't
-    save. So a worker ends only when its own rank tells it to."""
+    """Runs in a loader's worker. Slurm sends SIGTERM to every process of the step, and a rank that
+    loses a worker can't save. So a worker ends only when its own rank tells it to."""
     signal.pthread_sigmask(signal.SIG_BLOCK, (signal.SIGTERM, signal.SIGUSR2))
 
     def wait_for_parent():
@@ -45,8 +45,8 @@ def make_dataset(samples=4096, features=32):
     random = torch.Generator().manual_seed(1)
     x = torch.randn(samples, features, generator=random)
     hidden = torch.tanh(x @ torch.randn(features, 16, generator=random) / features**0.5)
-    y = hidden @ torch.randn(16, 1, generator=random) / 4 + 0.05 * torch.randn(samples, 1, generator=random)
-    return TensorDataset(x, y)
+    y = hidden @ torch.randn(16, 1, generator=random) / 4
+    return TensorDataset(x, y + 0.05 * torch.randn(samples, 1, generator=random))
 
 
 def any_rank(flag, device):
@@ -59,7 +59,8 @@ def any_rank(flag, device):
 def save(path, model, optimizer, epoch, step):
     """One rank writes the checkpoint, whole or not at all. All ranks wait until it is there."""
     if dist.get_rank() == 0:
-        state = {"model": model.module.state_dict(), "optimizer": optimizer.state_dict(), "epoch": epoch, "step": step}
+        state = {"model": model.module.state_dict(), "optimizer": optimizer.state_dict(),
+                 "epoch": epoch, "step": step}
         with open(path + ".new", "wb") as file:
             torch.save(state, file)
             file.flush()
@@ -71,7 +72,8 @@ def save(path, model, optimizer, epoch, step):
 def train(args, device):
     """Returns the exit status."""
     torch.manual_seed(0)
-    model = torch.nn.Sequential(torch.nn.Linear(32, 64), torch.nn.ReLU(), torch.nn.Linear(64, 1)).to(device)
+    model = torch.nn.Sequential(torch.nn.Linear(32, 64), torch.nn.ReLU(),
+                                torch.nn.Linear(64, 1)).to(device)
     optimizer = torch.optim.AdamW(model.parameters(), lr=3e-3)
     first_epoch, first_step = 0, 0
     if os.path.exists(args.checkpoint):
@@ -103,7 +105,8 @@ def train(args, device):
         save(args.checkpoint, model, optimizer, epoch + 1, 0)
         if dist.get_rank() == 0:
             mean = sum(losses) / max(1, len(losses))
-            print(f"epoch {epoch + 1} of {args.epochs}, {dist.get_world_size()} ranks, loss {mean:.4f}", flush=True)
+            print(f"epoch {epoch + 1} of {args.epochs}, {dist.get_world_size()} ranks, loss "
+                  f"{mean:.4f}", flush=True)
     return 0
 
 

@@ -1,13 +1,16 @@
 # SPDX-License-Identifier: Apache-2.0
 """Hugging Face's side of tests/ckpt_hf.bats.
 
-    ckpt_hf.py make DIR              models with random weights in DIR, in every form that muster-ckpt import takes, tokens,
-                                     and the logits that each model gives
+    ckpt_hf.py make DIR              models with random weights in DIR, in every form that
+                                     muster-ckpt import takes, tokens, and the logits that each
+                                     model gives
     ckpt_hf.py logits TOKENS DIR...  DIR/logits.hf of each directory, opened with from_pretrained
     ckpt_hf.py compare A B           files of fp32 that must agree to 1e-4
-    ckpt_hf.py files DIR FILE...     every FILE opens with safetensors.torch.load_file; its tensors are those of DIR
+    ckpt_hf.py files DIR FILE...     every FILE opens with safetensors.torch.load_file; its
+                                     tensors are those of DIR
     ckpt_hf.py bf16 FULL HALF        HALF's weights are FULL's as torch rounds them
-    ckpt_hf.py parser CHECK          thousands of mutated files: the parser in CHECK agrees with the reference
+    ckpt_hf.py parser CHECK          thousands of mutated files: the parser in CHECK agrees
+                                     with the reference
 """
 import json
 import os
@@ -36,11 +39,13 @@ def compare(a, b):
 def logits_of(model, tokens):
     import torch
     with torch.no_grad():
-        return model.float().eval()(torch.from_numpy(tokens.astype("int64"))).logits.numpy().astype("<f4")
+        return model.float().eval()(
+                torch.from_numpy(tokens.astype("int64"))).logits.numpy().astype("<f4")
 
 
 def llmc(path, state, config, bf16):
-    """The writer of llm.c: fields, then each tensor of all layers; matrices [out, in], the vocabulary padded to 128."""
+    """The writer of llm.c: fields, then each tensor of all layers; matrices [out, in], the
+    vocabulary padded to 128."""
     V, C, L = config.vocab_size, config.n_embd, config.n_layer
     padded = (V + 127) // 128 * 128
     header = numpy.zeros(256, "<i4")
@@ -58,9 +63,12 @@ def llmc(path, state, config, bf16):
         file.write(header.tobytes())
         put(numpy.vstack([state["transformer.wte.weight"], numpy.full((padded - V, C), 7.0)]))
         put(state["transformer.wpe.weight"])
-        for name, turn in (("ln_1.weight", 0), ("ln_1.bias", 0), ("attn.c_attn.weight", 1), ("attn.c_attn.bias", 0),
-                           ("attn.c_proj.weight", 1), ("attn.c_proj.bias", 0), ("ln_2.weight", 0), ("ln_2.bias", 0),
-                           ("mlp.c_fc.weight", 1), ("mlp.c_fc.bias", 0), ("mlp.c_proj.weight", 1), ("mlp.c_proj.bias", 0)):
+        for name, turn in (("ln_1.weight", 0), ("ln_1.bias", 0), ("attn.c_attn.weight", 1),
+                           ("attn.c_attn.bias", 0),
+                           ("attn.c_proj.weight", 1), ("attn.c_proj.bias", 0), ("ln_2.weight", 0),
+                           ("ln_2.bias", 0),
+                           ("mlp.c_fc.weight", 1), ("mlp.c_fc.bias", 0), ("mlp.c_proj.weight", 1),
+                           ("mlp.c_proj.bias", 0)):
             layers(name, turn)
         put(state["transformer.ln_f.weight"])
         put(state["transformer.ln_f.bias"])
@@ -76,7 +84,8 @@ def make(folder):
     with torch.no_grad():
         for parameter in model.parameters():  # also what begins as ones and zeros
             parameter.add_(torch.randn_like(parameter) * 0.1)
-    tokens = numpy.random.default_rng(1).integers(0, config.vocab_size, (3, config.n_positions)).astype("<i4")
+    tokens = numpy.random.default_rng(1).integers(0, config.vocab_size,
+                                                  (3, config.n_positions)).astype("<i4")
     tokens.tofile(f"{folder}/tokens")
     state = {name: tensor.numpy() for name, tensor in model.state_dict().items()}
 
@@ -140,7 +149,8 @@ def bf16(full, half):
     wide, narrow = (load_file(f"{folder}/model.safetensors") for folder in (full, half))
     assert wide.keys() == narrow.keys()
     for name, tensor in wide.items():
-        assert torch.equal(tensor.to(torch.bfloat16).view(torch.int16), narrow[name].view(torch.int16)), name
+        assert torch.equal(tensor.to(torch.bfloat16).view(torch.int16),
+                           narrow[name].view(torch.int16)), name
 
 
 # ---- the parser ----
@@ -156,13 +166,18 @@ def tensor(dtype="F32", shape=(2,), offsets=(0, 8), **more):
 
 BASES = [
     ({"a": tensor()}, 8),
-    ({"__metadata__": {"format": "pt", "k": "\u00e9\"\\"}, "a": tensor(), "b": tensor("BF16", (3, 1), (8, 14))}, 14),
-    ({"x.y": tensor("U8", (), (0, 1)), "e": tensor("F64", (0, 5), (1, 1)), "z": tensor("I64", (1, 2, 3), (1, 49))}, 49),
-    ({"f4": tensor("F4", (4,), (0, 2)), "f6": tensor("F6_E2M3", (4,), (2, 5)), "b": tensor("BOOL", (3,), (5, 8))}, 8),
+    ({"__metadata__": {"format": "pt", "k": "\u00e9\"\\"}, "a": tensor(),
+      "b": tensor("BF16", (3, 1), (8, 14))}, 14),
+    ({"x.y": tensor("U8", (), (0, 1)), "e": tensor("F64", (0, 5), (1, 1)),
+      "z": tensor("I64", (1, 2, 3), (1, 49))}, 49),
+    ({"f4": tensor("F4", (4,), (0, 2)), "f6": tensor("F6_E2M3", (4,), (2, 5)),
+      "b": tensor("BOOL", (3,), (5, 8))}, 8),
     ({}, 0),
 ]
-VALUES = [0, 1, 2, 3, 8, -1, -0.0, 1.0, 1e30, 2**31, 2**32, 2**61, 2**63 - 1, 2**63, 2**64 - 1, 2**64, None, True, "1",
-          [], {}, [1], "F32", "U8", "F33", "", {"U8": None}, [2**32, 2**31, 0], [0, 2**63], [1] * 9, [2, 1], [0, 4, 4], [0]]
+VALUES = [0, 1, 2, 3, 8, -1, -0.0, 1.0, 1e30, 2**31, 2**32, 2**61, 2**63 - 1, 2**63, 2**64 - 1,
+          2**64, None, True, "1",
+          [], {}, [1], "F32", "U8", "F33", "", {"U8": None}, [2**32, 2**31, 0], [0, 2**63], [1] * 9,
+          [2, 1], [0, 4, 4], [0]]
 
 
 def mutate_value(chance, value):
@@ -174,7 +189,8 @@ def mutate_value(chance, value):
         if kind < 0.1:
             del out[key]
         elif kind < 0.2:
-            out[chance.choice(["a", "dtype", "shape", "extra", "__metadata__", "n\0l"])] = chance.choice(VALUES + [tensor()])
+            out[chance.choice(["a", "dtype", "shape", "extra", "__metadata__",
+                               "n\0l"])] = chance.choice(VALUES + [tensor()])
         else:
             out[key] = mutate_value(chance, value[key])
         return out
@@ -195,17 +211,21 @@ def mutate(chance):
         for _ in range(chance.choice([1, 1, 2])):
             header = mutate_value(chance, header)
         if chance.random() < 0.3:
-            ends = [t["data_offsets"][-1] for t in (header.values() if isinstance(header, dict) else [])
-                    if isinstance(t, dict) and isinstance(t.get("data_offsets"), list) and t["data_offsets"]]
+            ends = [t["data_offsets"][-1] for t in (header.values() if isinstance(header, dict)
+                                                    else [])
+                    if isinstance(t, dict) and isinstance(t.get("data_offsets"), list)
+                    and t["data_offsets"]]
             data = max([e for e in ends if isinstance(e, int) and 0 <= e < 1000] or [data])
-    text = json.dumps(header, ensure_ascii=chance.random() < 0.5).replace("-0.0", chance.choice(["-0", "-0.0", "0"]))
+    text = json.dumps(header, ensure_ascii=chance.random() < 0.5).replace("-0.0",
+            chance.choice(["-0", "-0.0", "0"]))
     kind = chance.random()
     if kind < 0.1:
         text = chance.choice([" ", "\n", "\ufeff", "\t"]) + text
     elif kind < 0.2:
         text += chance.choice([" " * 7, "\n\t", "\0", "}", ",", "x"])
     elif kind < 0.25:
-        text = text.replace('"a"', '"b"').replace('"dtype"', '"dtype": "F32", "dtype"', chance.choice([0, 1]))
+        text = text.replace('"a"', '"b"').replace('"dtype"', '"dtype": "F32", "dtype"',
+                                                  chance.choice([0, 1]))
     raw = bytearray(file_of(text.encode("utf-8", "surrogatepass"), data))
     if chance.random() < 0.35:
         for _ in range(chance.choice([1, 1, 1, 3])):
@@ -225,7 +245,8 @@ def mutate(chance):
 
 
 def stricter(raw):
-    """Whether the file breaks one of the rules by which doc/checkpoint-format.md is stricter than the reference."""
+    """Whether the file breaks one of the rules by which doc/checkpoint-format.md is stricter than
+    the reference."""
     text = raw[8:8 + struct.unpack("<Q", raw[:8])[0]].decode()
     twice = []
 
@@ -234,7 +255,8 @@ def stricter(raw):
         return dict(items)
 
     header = json.loads(text, object_pairs_hook=pairs)
-    if not text.startswith("{") or twice or "\0" in text or "\\u0000" in text or header.get("__metadata__", {}) is None:
+    if not text.startswith("{") or twice or "\0" in text or "\\u0000" in text \
+            or header.get("__metadata__", {}) is None:
         return True
     for name, value in header.items():
         if name == "__metadata__":
@@ -256,7 +278,8 @@ def stricter(raw):
 def parser(check):
     import safetensors
     chance = random.Random(20260326)
-    all_files = [mutate(chance) for _ in range(6000)] + [file_of(json.dumps(h), d) for h, d in BASES]
+    all_files = [mutate(chance) for _ in range(6000)] + [file_of(json.dumps(h), d)
+            for h, d in BASES]
     stream = b"".join(struct.pack("<I", len(raw)) + raw for raw in all_files)
     said = subprocess.run([check], input=stream, stdout=subprocess.PIPE, check=True).stdout
     ours = said.decode(errors="replace").splitlines()
@@ -275,7 +298,8 @@ def parser(check):
             assert theirs, f"we accept what the reference refuses: {raw}"
             assert stricter(raw), f"we refuse what the reference accepts: {raw}: {line}"
             strict += 1
-    print(f"# {len(all_files)} files: accepted by both {both}, refused by both {neither}, by us alone as documented "
+    print(f"# {len(all_files)} files: accepted by both {both}, refused by both {neither}, by us "
+          "alone as documented "
           f"{strict}")
     assert both > 300 and neither > 1000 and strict > 50
 

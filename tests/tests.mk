@@ -1,4 +1,5 @@
-# tests/: unit tests (cmocka, each one program tests/unit/test_NOUN), command and cluster tests (bats).
+# tests/: unit tests (cmocka, each one program tests/unit/test_NOUN), command and cluster tests
+# (bats).
 # Of a search a sample. OpenMP's threads don't spin: more programs run than there are CPUs.
 AM_TESTS_ENVIRONMENT = export CMOCKA_MESSAGE_OUTPUT=TAP OMP_WAIT_POLICY=passive \
 	MUSTER_TEST_SHARE=$${MUSTER_TEST_SHARE-16};
@@ -53,8 +54,8 @@ if HAVE_CMOCKA
 check_PROGRAMS += $(unit_tests)
 TESTS += $(unit_tests)
 endif
-EXTRA_DIST += tests/cluster/libmuster.bats tests/libmuster.bats tests/nccl.bats tests/gpu.sh tests/gpu_train.sh \
-	tests/gpu_slurm.sh tests/gpu.bats tests/cluster/gpu.bats
+EXTRA_DIST += tests/cluster/libmuster.bats tests/libmuster.bats tests/nccl.bats tests/gpu.sh \
+	tests/gpu_train.sh tests/gpu_slurm.sh tests/gpu.bats tests/cluster/gpu.bats
 EXTRA_DIST += tests/bench_gpu.bats
 
 EXTRA_DIST += tests/unit/trainer/cpu/threads_sample.h
@@ -64,14 +65,17 @@ EXTRA_DIST += tests/unit/files.h tests/unit/hang.h tests/unit/quiet.h tests/unit
 
 # What bats files run.
 check_PROGRAMS += tests/tools/ckpt_writer
-tests_tools_ckpt_writer_SOURCES = tests/tools/ckpt_writer.c tests/tools/ckpt_sample.c tests/tools/ckpt_sample.h
+tests_tools_ckpt_writer_SOURCES = tests/tools/ckpt_writer.c tests/tools/ckpt_sample.c \
+	tests/tools/ckpt_sample.h
 tests_tools_ckpt_writer_LDADD = libcheckpoint.la
 partial_io = tests/tools/partial_io.c tests/tools/partial_io.h
 check_LTLIBRARIES = tests/tools/partial_io.la
 tests_tools_partial_io_la_SOURCES = $(partial_io)
-tests_tools_partial_io_la_CPPFLAGS = $(AM_CPPFLAGS) '-DPARTIAL_IO_OURS="$(prefix)/","$(abs_top_builddir)/"'
+tests_tools_partial_io_la_CPPFLAGS = $(AM_CPPFLAGS) \
+	'-DPARTIAL_IO_OURS="$(prefix)/","$(abs_top_builddir)/"'
 tests_tools_partial_io_la_LDFLAGS = $(AM_LDFLAGS) -module -avoid-version -shared -rpath /nowhere
-check_LTLIBRARIES += tests/tools/libpower.la tests/tools/power_loss.la tests/tools/test_filter.la tests/tools/slow_steps.la
+check_LTLIBRARIES += tests/tools/libpower.la tests/tools/power_loss.la tests/tools/test_filter.la \
+	tests/tools/slow_steps.la
 tests_tools_test_filter_la_LDFLAGS = $(AM_LDFLAGS) -module -avoid-version -shared -rpath /nowhere
 tests_tools_slow_steps_la_LDFLAGS = $(AM_LDFLAGS) -module -avoid-version -shared -rpath /nowhere
 tests_tools_libpower_la_SOURCES = tests/tools/power_store.c tests/tools/power_store.h
@@ -85,13 +89,15 @@ tests_tools_spank_faulty_la_CPPFLAGS = $(libplugin_la_CPPFLAGS)
 tests_tools_spank_faulty_la_CFLAGS = $(libplugin_la_CFLAGS)
 tests_tools_spank_faulty_la_LIBADD = libplugin.la
 wrap = -Wl,--wrap=
-tests_tools_spank_faulty_la_LDFLAGS = $(spank_muster_la_LDFLAGS) -shared -rpath /nowhere $(wrap)spank_args_parse \
-	$(wrap)spank_srun_init $(wrap)spank_srun_post_opt $(wrap)spank_srun_exit $(wrap)spank_alloc_init $(wrap)spank_alloc_post_opt \
-	$(wrap)spank_stepd_init $(wrap)spank_stepd_post_opt $(wrap)spank_stepd_user_init $(wrap)spank_stepd_task_init \
-	$(wrap)spank_stepd_task_exit $(wrap)spank_job_prolog $(wrap)spank_job_epilog \
-	$(wrap)fork $(wrap)pipe2 $(wrap)socket $(wrap)mmap $(wrap)memfd_create $(wrap)mkdirat $(wrap)fchown $(wrap)unlinkat \
-	$(wrap)calloc $(wrap)malloc $(wrap)realloc $(wrap)getpwuid_r $(wrap)setresuid $(wrap)setgroups $(wrap)dlsym $(wrap)execve \
-	$(wrap)spank_option_register $(wrap)spank_getenv $(wrap)spank_setenv $(wrap)spank_job_control_setenv $(wrap)spank_get_item
+tests_tools_spank_faulty_la_LDFLAGS = $(spank_muster_la_LDFLAGS) -shared -rpath /nowhere \
+	$(wrap)spank_args_parse $(wrap)spank_srun_init $(wrap)spank_srun_post_opt $(wrap)spank_srun_exit \
+	$(wrap)spank_alloc_init $(wrap)spank_alloc_post_opt $(wrap)spank_stepd_init \
+	$(wrap)spank_stepd_post_opt $(wrap)spank_stepd_user_init $(wrap)spank_stepd_task_init \
+	$(wrap)spank_stepd_task_exit $(wrap)spank_job_prolog $(wrap)spank_job_epilog $(wrap)fork \
+	$(wrap)pipe2 $(wrap)socket $(wrap)mmap $(wrap)memfd_create $(wrap)mkdirat $(wrap)fchown \
+	$(wrap)unlinkat $(wrap)calloc $(wrap)malloc $(wrap)realloc $(wrap)getpwuid_r $(wrap)setresuid \
+	$(wrap)setgroups $(wrap)dlsym $(wrap)execve $(wrap)spank_option_register $(wrap)spank_getenv \
+	$(wrap)spank_setenv $(wrap)spank_job_control_setenv $(wrap)spank_get_item
 tests_tools_spank_faulty_la_DEPENDENCIES = $(spank_muster_la_DEPENDENCIES)
 endif
 # muster-train, some of whose ranks err.
@@ -113,20 +119,22 @@ endif
 tests_tools_train_shim_LDADD += liblaunch.la libcommon.la libcudashim.a -lstdc++
 # bench/step_floor likewise.
 check_PROGRAMS += tests/tools/floor_shim
-tests_tools_floor_shim_SOURCES = tests/tools/train_shim.c $(fake_runtime) bench/step_floor.c $(step_floor)
+tests_tools_floor_shim_SOURCES = tests/tools/train_shim.c $(fake_runtime) bench/step_floor.c \
+	$(step_floor)
 tests_tools_floor_shim_LDFLAGS = $(AM_LDFLAGS) -Wl,--export-dynamic
 tests_tools_floor_shim_LDADD = $(trainer_LIBS) libcudashim.a -lstdc++
 check_LTLIBRARIES += tests/tools/fake_driver.la tests/tools/fake_cublaslt.la
 tests_tools_fake_driver_la_SOURCES = tests/fakes/fake_driver.c
 tests_tools_fake_driver_la_LDFLAGS = $(AM_LDFLAGS) -module -avoid-version -shared -rpath /nowhere
-tests_tools_fake_cublaslt_la_SOURCES = tests/fakes/fake_cublaslt.c tests/fakes/fake_cublas.c tests/fakes/fake_cublas.h
+tests_tools_fake_cublaslt_la_SOURCES = tests/fakes/fake_cublaslt.c tests/fakes/fake_cublas.c \
+	tests/fakes/fake_cublas.h
 tests_tools_fake_cublaslt_la_CPPFLAGS = $(AM_CPPFLAGS)
 tests_tools_fake_cublaslt_la_LDFLAGS = $(AM_LDFLAGS) -module -avoid-version -shared -rpath /nowhere
 tests_tools_fake_cublaslt_la_LIBADD = libcommon.la
 endif
 endif
-EXTRA_DIST += tests/tools/train_shim.c tests/fakes/fake_driver.c tests/fakes/fake_cublaslt.c tests/gpu_train.bats \
-	tests/gpu_ranks.bats
+EXTRA_DIST += tests/tools/train_shim.c tests/fakes/fake_driver.c tests/fakes/fake_cublaslt.c \
+	tests/gpu_train.bats tests/gpu_ranks.bats
 check_PROGRAMS += tests/tools/power_cut tests/tools/kill_at
 tests_tools_power_cut_LDADD = tests/tools/libpower.la
 EXTRA_DIST += tests/power_loss.bats tests/ckptd_kill.bats tests/train_kill.bats
@@ -141,10 +149,12 @@ check_PROGRAMS += tests/tools/ckpt_import
 tests_tools_ckpt_import_SOURCES = tests/tools/ckpt_import.c
 tests_tools_ckpt_import_LDADD = libcheckpoint.la
 check_PROGRAMS += tests/tools/ckptd_writer
-tests_tools_ckptd_writer_SOURCES = tests/tools/ckptd_writer.c tests/tools/ckpt_sample.c tests/tools/ckpt_sample.h
+tests_tools_ckptd_writer_SOURCES = tests/tools/ckptd_writer.c tests/tools/ckpt_sample.c \
+	tests/tools/ckpt_sample.h
 tests_tools_ckptd_writer_LDADD = libckptd.la libcheckpoint.la libcommon.la
 check_PROGRAMS += tests/tools/ckpt_golden
-tests_tools_ckpt_golden_SOURCES = tests/tools/ckpt_golden.c tests/tools/ckpt_sample.c tests/tools/ckpt_sample.h
+tests_tools_ckpt_golden_SOURCES = tests/tools/ckpt_golden.c tests/tools/ckpt_sample.c \
+	tests/tools/ckpt_sample.h
 tests_tools_ckpt_golden_LDADD = libcheckpoint.la
 check_PROGRAMS += tests/tools/model_run
 tests_tools_model_run_LDADD = $(trainer_LIBS)
@@ -152,25 +162,31 @@ check_PROGRAMS += tests/tools/model_logits tests/tools/safetensors_check
 tests_tools_model_logits_LDADD = $(trainer_LIBS)
 tests_tools_safetensors_check_LDADD = libcheckpoint.la
 EXTRA_DIST += tests/ckpt_hf.bats tests/ckpt_hf.py
-EXTRA_DIST += tests/readme.bats tests/gpt2_torch.bats tests/torch_reference.py tests/batchnorm.bats tests/zero.bats
+EXTRA_DIST += tests/readme.bats tests/gpt2_torch.bats tests/torch_reference.py \
+	tests/batchnorm.bats tests/zero.bats
 
-EXTRA_DIST += tests/trace.bats tests/tools/check_trace.py tests/tools/flip_bits.py tests/watchdog.bats
-EXTRA_DIST += tests/train.bats tests/elastic.bats tests/mpirun.bats tests/saving.bats tests/small_run.bash
+EXTRA_DIST += tests/trace.bats tests/tools/check_trace.py tests/tools/flip_bits.py \
+	tests/watchdog.bats
+EXTRA_DIST += tests/train.bats tests/elastic.bats tests/mpirun.bats tests/saving.bats \
+	tests/small_run.bash
 
 # The runner and the test cluster.
-EXTRA_DIST += .ci/run tests/run.sh tests/streak.sh tests/streak.tsv tests/run.bats tests/packages.txt \
-	tests/lib/packages.sh tests/lib/plain_path.sh tests/lib/rooms.py tests/lib/has_torch.bash tests/lib/wait_for.bash \
-	tests/lib/sanitize.bash tests/lib/tap.awk
-EXTRA_DIST += tests/cluster/cluster tests/cluster/cluster.bats tests/cluster/helpers.bash tests/cluster/plugin.bats \
-	tests/cluster/pmi2.bats tests/cluster/environment.bats tests/cluster/world.py tests/cluster/examples.bats \
-	tests/cluster/without_plugin.bats tests/cluster/safety.bats tests/cluster/watchdog.bats tests/cluster/containers.bats \
-	tests/cluster/requeue.bats tests/cluster/requeue_later.bats tests/cluster/requeue.bash tests/cluster/probe.c \
-	tests/cluster/ring.c tests/cluster/training.bash tests/cluster/preemption.bats tests/cluster/failure.bats \
-	tests/cluster/rendezvous.bats tests/cluster/faults.bats tests/cluster/badinput.bats tests/build.bats \
-	tests/cluster/ckptd.bats tests/cluster/prologs.bats tests/cluster/network.bats tests/cluster/latency.c \
-	tests/cluster/lib/network.sh tests/cluster/doctor.bats tests/cluster/pains.bats tests/cluster/guards.bats \
-	tests/doctor.bats tests/cluster/lib/common.sh tests/cluster/lib/config.sh tests/cluster/lib/daemons.sh \
-	tests/cluster/lib/links.sh tests/cluster/lib/space-init.sh tests/cluster/lib/space.sh tests/cluster/lib/users.sh
+EXTRA_DIST += .ci/run tests/run.sh tests/streak.sh tests/streak.tsv tests/run.bats \
+	tests/packages.txt tests/lib/packages.sh tests/lib/plain_path.sh tests/lib/rooms.py \
+	tests/lib/has_torch.bash tests/lib/wait_for.bash tests/lib/sanitize.bash tests/lib/tap.awk
+EXTRA_DIST += tests/cluster/cluster tests/cluster/cluster.bats tests/cluster/helpers.bash \
+	tests/cluster/plugin.bats tests/cluster/pmi2.bats tests/cluster/environment.bats \
+	tests/cluster/world.py tests/cluster/examples.bats tests/cluster/without_plugin.bats \
+	tests/cluster/safety.bats tests/cluster/watchdog.bats tests/cluster/containers.bats \
+	tests/cluster/requeue.bats tests/cluster/requeue_later.bats tests/cluster/requeue.bash \
+	tests/cluster/probe.c tests/cluster/ring.c tests/cluster/training.bash \
+	tests/cluster/preemption.bats tests/cluster/failure.bats tests/cluster/rendezvous.bats \
+	tests/cluster/faults.bats tests/cluster/badinput.bats tests/build.bats tests/cluster/ckptd.bats \
+	tests/cluster/prologs.bats tests/cluster/network.bats tests/cluster/latency.c \
+	tests/cluster/lib/network.sh tests/cluster/doctor.bats tests/cluster/pains.bats \
+	tests/cluster/guards.bats tests/doctor.bats tests/cluster/lib/common.sh \
+	tests/cluster/lib/config.sh tests/cluster/lib/daemons.sh tests/cluster/lib/links.sh \
+	tests/cluster/lib/space-init.sh tests/cluster/lib/space.sh tests/cluster/lib/users.sh
 EXTRA_DIST += tests/lib/tap-skip.sh tests/tokens.bats tests/manuals.bats
 
 # Fuzzing, for as long as one likes: make fuzz FUZZ_SECONDS=600
@@ -181,16 +197,19 @@ fuzz:
 lint:
 	MUSTER_BUILD=$(abs_top_builddir) $(top_srcdir)/tests/lint.sh $(LINT_OPTIONS)
 lint-flags:
-	@echo $(DEFS) -D_GNU_SOURCE -I$(abs_top_builddir) $(JANSSON_CFLAGS) $(XXHASH_CFLAGS) $(CMOCKA_CFLAGS) $(DNNL_CPPFLAGS) \
-		$(SLURM_CPPFLAGS) $(PMIX_CFLAGS) $(FUSE_CFLAGS) $(CUDA_CPPFLAGS) $(NCCL_CPPFLAGS)
+	@echo $(DEFS) -D_GNU_SOURCE -I$(abs_top_builddir) $(JANSSON_CFLAGS) $(XXHASH_CFLAGS) \
+	$(CMOCKA_CFLAGS) $(DNNL_CPPFLAGS) $(SLURM_CPPFLAGS) $(PMIX_CFLAGS) $(FUSE_CFLAGS) \
+	$(CUDA_CPPFLAGS) $(NCCL_CPPFLAGS)
 .PHONY: fuzz lint lint-flags shim
 EXTRA_DIST += tests/lint.sh tests/lint.bats tests/lib/analyzer.h
-EXTRA_DIST += tests/sanitize.bats tests/sanitize_threads.bats tests/hardening.bats tests/descriptors.bats \
-	tests/network.bats tests/cluster/addresses.bats tests/cluster/groups.bats tests/fuzz.bats tests/fuzz/run.sh \
-	tests/fuzz/fuzz_input.h tests/fuzz/fuzz_npy.c tests/fuzz/fuzz_tokens.c tests/fuzz/fuzz_attempts.c \
-	tests/fuzz/fuzz_checkpoint.c tests/fuzz/fuzz_ckptd_proto.c tests/fuzz/fuzz_comm_conn.c tests/fuzz/fuzz_comm_links.c \
-	tests/fuzz/fuzz_first_end.c tests/fuzz/fuzz_import.c tests/fuzz/fuzz_bootstrap.c tests/fuzz/fuzz_hostlist.c \
-	tests/fuzz/fuzz_layout.c tests/fuzz/fuzz_rank_env.c tests/fuzz/fuzz_spank_args.c tests/fuzz/fuzz_owner.c \
-	tests/fuzz/fuzz_part.c tests/fuzz/fuzz_pmi2_wire.c tests/fuzz/fuzz_gemm_plans.c tests/fuzz/fuzz_flight.c \
+EXTRA_DIST += tests/sanitize.bats tests/sanitize_threads.bats tests/hardening.bats \
+	tests/descriptors.bats tests/network.bats tests/cluster/addresses.bats tests/cluster/groups.bats \
+	tests/fuzz.bats tests/fuzz/run.sh tests/fuzz/fuzz_input.h tests/fuzz/fuzz_npy.c \
+	tests/fuzz/fuzz_tokens.c tests/fuzz/fuzz_attempts.c tests/fuzz/fuzz_checkpoint.c \
+	tests/fuzz/fuzz_ckptd_proto.c tests/fuzz/fuzz_comm_conn.c tests/fuzz/fuzz_comm_links.c \
+	tests/fuzz/fuzz_first_end.c tests/fuzz/fuzz_import.c tests/fuzz/fuzz_bootstrap.c \
+	tests/fuzz/fuzz_hostlist.c tests/fuzz/fuzz_layout.c tests/fuzz/fuzz_rank_env.c \
+	tests/fuzz/fuzz_spank_args.c tests/fuzz/fuzz_owner.c tests/fuzz/fuzz_part.c \
+	tests/fuzz/fuzz_pmi2_wire.c tests/fuzz/fuzz_gemm_plans.c tests/fuzz/fuzz_flight.c \
 	tests/fuzz/seeds tests/fuzz/dictionaries
 # End of tests.mk

@@ -1,15 +1,17 @@
 #!/usr/bin/python3
 # SPDX-License-Identifier: Apache-2.0
-"""Trains the same model on the same weights and batches with PyTorch and with our operations, and compares.
+"""Trains the same model on the same weights and batches with PyTorch and with our operations, and
+compares.
 
     torch_reference.py gpt2|gpt2-odd|mlp|mlp-batchnorm MODEL_RUN [OPTION…]
 
 MODEL_RUN runs once without options, and once with each of them.
 
-The loss and the gradient of every tensor must agree to 1e-4, where the difference of two gradients is
-|ours - theirs| / |theirs| (Euclidean, a tensor at a time); the losses of 50 steps of AdamW with clipping, warm-up and
-cosine decay to 1e-3, relative; at the end the loss of the first batch in eval mode to 1e-3, the running statistics to 1e-4, and
-the number of batches exactly. Prints the worst of each; exits with 1 when one is beyond its bound.
+The loss and the gradient of every tensor must agree to 1e-4, where the difference of two gradients
+is |ours - theirs| / |theirs| (Euclidean, a tensor at a time); the losses of 50 steps of AdamW with
+clipping, warm-up and cosine decay to 1e-3, relative; at the end the loss of the first batch in eval
+mode to 1e-3, the running statistics to 1e-4, and the number of batches exactly. Prints the worst of
+each; exits with 1 when one is beyond its bound.
 """
 import math
 import os
@@ -26,7 +28,8 @@ from torch.nn import functional
 GRADIENT_BOUND = 1e-4
 CURVE_BOUND = 1e-3
 STEPS = 50
-SCHEDULE = dict(learning_rate=3e-3, minimum=3e-4, warmup=10, beta1=0.9, beta2=0.95, epsilon=1e-8, weight_decay=0.1)
+SCHEDULE = dict(learning_rate=3e-3, minimum=3e-4, warmup=10, beta1=0.9, beta2=0.95, epsilon=1e-8,
+                weight_decay=0.1)
 
 
 class Conv1D(nn.Module):
@@ -94,7 +97,8 @@ class GPT2(nn.Module):
         self.transformer = nn.Module()
         self.transformer.wte = nn.Embedding(config["vocabulary"], width)
         self.transformer.wpe = nn.Embedding(config["context"], width)
-        self.transformer.h = nn.ModuleList(Block(width, config["heads"]) for _ in range(config["layers"]))
+        self.transformer.h = nn.ModuleList(Block(width, config["heads"])
+                                           for _ in range(config["layers"]))
         self.transformer.ln_f = nn.LayerNorm(width)
 
     def forward(self, tokens):
@@ -105,19 +109,22 @@ class GPT2(nn.Module):
         return t.ln_f(x) @ t.wte.weight.T
 
 
-CONFIG_FIELDS = ("kind", "layers", "width", "heads", "context", "vocabulary", "inputs", "hidden", "classes", "samples",
+CONFIG_FIELDS = ("kind", "layers", "width", "heads", "context", "vocabulary", "inputs", "hidden",
+                 "classes", "samples",
                  "batchnorm")
 GPT2_KIND, MLP_KIND = 0, 1
-# Sizes beyond the blocks of the fast operations (64 positions, 512 rows of logits, 768 columns) and no multiples of
-# them; a clip that some of the 50 gradients exceed.
+# Sizes beyond the blocks of the fast operations (64 positions, 512 rows of logits, 768 columns) and
+# no multiples of them; a clip that some of the 50 gradients exceed.
 CONFIGS = {
     "gpt2": dict(kind=GPT2_KIND, layers=2, width=60, heads=5, context=150, vocabulary=211,
                  samples=4, clip=2.0),
     "gpt2-odd": dict(kind=GPT2_KIND, layers=1, width=201, heads=3, context=67, vocabulary=803,
                      samples=1, clip=4.0),
     "mlp": dict(kind=MLP_KIND, inputs=37, hidden=65, classes=11, samples=32, clip=6.0),
-    # A bias in front of a normalisation has no gradient but rounding errors; epsilon keeps AdamW from making steps of them.
-    "mlp-batchnorm": dict(kind=MLP_KIND, inputs=37, hidden=65, classes=11, samples=32, batchnorm=1, clip=2.2, epsilon=1e-4),
+    # A bias in front of a normalisation has no gradient but rounding errors; epsilon keeps AdamW
+    # from making steps of them.
+    "mlp-batchnorm": dict(kind=MLP_KIND, inputs=37, hidden=65, classes=11, samples=32, batchnorm=1,
+                          clip=2.2, epsilon=1e-4),
 }
 
 
@@ -131,7 +138,8 @@ def make_model(config):
                               nn.Linear(config["hidden"], config["classes"]))
     with torch.no_grad():
         for name, p in model.named_parameters():
-            scale = (0.1 if p.dim() == 1 else 0.5 if "wte" in name or not name.startswith("transformer")
+            scale = (0.1 if p.dim() == 1 else 0.5 if "wte" in name
+                     or not name.startswith("transformer")
                      else 1.5 / math.sqrt(p.shape[0]))
             norm = p.dim() == 1 and name.endswith("weight")
             p.copy_(torch.randn(p.shape) * scale + (1 if norm else 0))
@@ -139,13 +147,15 @@ def make_model(config):
 
 
 def make_data(config):
-    """Batches that can be learnt: a noisy rule leads from a token (a row) to the next token (the class)."""
+    """Batches that can be learnt: a noisy rule leads from a token (a row) to the next token (the
+    class)."""
     if config["kind"] == GPT2_KIND:
         shape = (STEPS, config["samples"], config["context"] + 1)
         text = torch.randint(0, config["vocabulary"], shape)
         for i in range(1, shape[2]):
             ruled = torch.rand(shape[:2]) < 0.7
-            text[:, :, i] = torch.where(ruled, (3 * text[:, :, i - 1] + 1) % config["vocabulary"], text[:, :, i])
+            text[:, :, i] = torch.where(ruled, (3 * text[:, :, i - 1] + 1) % config["vocabulary"],
+                                        text[:, :, i])
         inputs, targets = text[:, :, :-1].contiguous(), text[:, :, 1:].contiguous()
         targets[torch.rand(targets.shape) < 0.1] = -1
         return inputs, targets
@@ -156,7 +166,8 @@ def make_data(config):
 
 
 def ours_of(model, tensor):
-    """A tensor in our layout: nn.Linear's weights are [out, in], ours [in, out]; GPT-2's are alike."""
+    """A tensor in our layout: nn.Linear's weights are [out, in], ours [in, out]; GPT-2's are
+    alike."""
     return tensor.T if isinstance(model, nn.Sequential) and tensor.dim() == 2 else tensor
 
 
@@ -177,10 +188,12 @@ def make_optimizer(model, epsilon):
 
 
 def loss_of(model, inputs, targets):
-    """Rows of a table without a target are no rows of the batch: they must not reach its statistics."""
+    """Rows of a table without a target are no rows of the batch: they must not reach its
+    statistics."""
     if isinstance(model, nn.Sequential):
         inputs, targets = inputs[targets >= 0], targets[targets >= 0]
-    return functional.cross_entropy(model(inputs).flatten(0, -2), targets.flatten(), ignore_index=-1)
+    return functional.cross_entropy(model(inputs).flatten(0, -2), targets.flatten(),
+                                    ignore_index=-1)
 
 
 def train_torch(model, clip, epsilon, inputs, targets):
@@ -225,7 +238,8 @@ def train_ours(program, options, records):
     with tempfile.TemporaryDirectory() as folder:
         paths = [os.path.join(folder, name) for name in ("input", "output")]
         write_records(paths[0], records)
-        done = subprocess.run([program, *options, *paths], check=True, stdout=subprocess.PIPE, text=True)
+        done = subprocess.run([program, *options, *paths], check=True, stdout=subprocess.PIPE,
+                              text=True)
         return done.stdout.strip(), read_records(paths[1])
 
 
@@ -245,9 +259,11 @@ def compare(model, clip, ours, theirs):
     gradients = {name: relative(numpy.frombuffer(ours[name], numpy.float32), theirs[name].ravel())
                  for name, _ in model.named_parameters()}
     if any(True for _ in model.named_buffers()):
-        gradients["0.bias"] = float(numpy.linalg.norm(numpy.frombuffer(ours["0.bias"], numpy.float32))
+        gradients["0.bias"] = float(numpy.linalg.norm(numpy.frombuffer(ours["0.bias"],
+                numpy.float32))
                                     / numpy.linalg.norm(theirs["0.weight"]))
-    worst = max(gradients, key=lambda name: gradients[name] if math.isfinite(gradients[name]) else math.inf)
+    worst = max(gradients, key=lambda name: gradients[name] if math.isfinite(gradients[name])
+                else math.inf)
     curve = worst_relative(numpy.frombuffer(ours["curve"]), theirs["curve"])
     norms = worst_relative(numpy.frombuffer(ours["norms"]), theirs["norms"])
     evaluated = abs(struct.unpack("<d", ours["evaluated"])[0] / theirs["evaluated"] - 1)
@@ -256,13 +272,17 @@ def compare(model, clip, ours, theirs):
     clipped = sum(norm > clip for norm in theirs["norms"])
     print(f"loss: {theirs['loss']:.6f}, difference {loss:.1e}")
     print(f"gradients: {len(gradients)} tensors, worst {gradients[worst]:.1e} ({worst})")
-    print(f"curve: {STEPS} steps from {theirs['curve'][0]:.4f} to {theirs['curve'][-1]:.4f}, {clipped} clipped, "
+    print(f"curve: {STEPS} steps from {theirs['curve'][0]:.4f} to {theirs['curve'][-1]:.4f}, "
+          f"{clipped} clipped, "
           f"worst loss {curve:.1e}, worst norm {norms:.1e}")
-    print(f"eval mode: {theirs['evaluated']:.6f}, difference {evaluated:.1e}; {len(statistics)} statistics, worst "
+    print(f"eval mode: {theirs['evaluated']:.6f}, difference {evaluated:.1e}; {len(statistics)} "
+          "statistics, worst "
           f"{max(statistics, default=0):.1e}")
     learnt = theirs["curve"][-1] < 0.9 * theirs["curve"][0]
-    return (loss <= GRADIENT_BOUND and all(g <= GRADIENT_BOUND for g in gradients.values()) and curve <= CURVE_BOUND
-            and evaluated <= CURVE_BOUND and all(s <= GRADIENT_BOUND for s in statistics) and learnt and 0 < clipped < STEPS)
+    return (loss <= GRADIENT_BOUND and all(g <= GRADIENT_BOUND for g in gradients.values())
+            and curve <= CURVE_BOUND
+            and evaluated <= CURVE_BOUND and all(s <= GRADIENT_BOUND for s in statistics) and learnt
+            and 0 < clipped < STEPS)
 
 
 def main():
@@ -273,7 +293,8 @@ def main():
     model = make_model(config)
     inputs, targets = make_data(config)
     records = {
-        "config": numpy.array([config.get(field, 0) for field in CONFIG_FIELDS] + [STEPS], numpy.int32),
+        "config": numpy.array([config.get(field, 0) for field in CONFIG_FIELDS] + [STEPS],
+                              numpy.int32),
         "schedule": numpy.array([*schedule.values(), config["clip"]], numpy.float64),
         "targets": targets.to(torch.int32).numpy(),
     }

@@ -1,4 +1,5 @@
-# checkpoint/attempt/: the checkpoint directory during an attempt. muster-train and libmuster use it.
+# checkpoint/attempt/: the checkpoint directory during an attempt. muster-train and libmuster use
+# it.
 noinst_LTLIBRARIES += librun.la
 librun_la_SOURCES = \
 	checkpoint/attempt/folder.c checkpoint/attempt/folder.h

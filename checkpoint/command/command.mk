@@ -14,8 +14,9 @@ muster_ckpt_SOURCES = \
 	checkpoint/command/ckpt_words.c checkpoint/command/ckpt_words.h \
 	checkpoint/command/muster_ckpt.c
 muster_ckpt_LDADD = libckptcmd.la
-# The plugin starts these programs for a user outside the limits of the user's job. A user can't trace a program that the user can't
-# read, so these are installed unreadable: no process of the user can take them over.
+# The plugin starts these programs for a user outside the limits of the user's job. A user can't
+# trace a program that the user can't read, so these are installed unreadable: no process of the
+# user can take them over.
 unreadable = $(bindir)/muster-ckptd
 if HAVE_SLURM
 unreadable += $(libexecdir)/muster-first-node $(libexecdir)/muster-requeue

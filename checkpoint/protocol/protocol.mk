@@ -1,5 +1,5 @@
-# checkpoint/protocol/: the messages between the checkpoint service and its clients, and how they travel. A program that links
-# libckptd.la links libcheckpoint.la too.
+# checkpoint/protocol/: the messages between the checkpoint service and its clients, and how they
+# travel. A program that links libckptd.la links libcheckpoint.la too.
 noinst_LTLIBRARIES += libckptd.la
 libckptd_la_SOURCES = \
 	checkpoint/protocol/ckptd_attach.c checkpoint/protocol/ckptd_attach.h \

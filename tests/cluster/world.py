@@ -2,9 +2,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """Holds the variables of a step's tasks against what is so.
 
-"world.py task FOLDER" is run by each task: rank 0 listens where the variables say, the others go there, and each leaves a
-file with its host, its variables and whom it met. (srun would mix such long lines.) "world.py check FOLDER TASKS" reads
-these files and names every rule that is broken."""
+"world.py task FOLDER" is run by each task: rank 0 listens where the variables say, the others go
+there, and each leaves a file with its host, its variables and whom it met. (srun would mix such
+long lines.) "world.py check FOLDER TASKS" reads these files and names every rule that is broken."""
 import json
 import os
 import socket
@@ -34,7 +34,8 @@ def visit(host, port):
     """Whom one meets there."""
     while True:
         try:
-            with socket.create_connection((host, port), timeout=5) as visitor, visitor.makefile() as stream:
+            with socket.create_connection((host, port),
+                                          timeout=5) as visitor, visitor.makefile() as stream:
                 return stream.readline().strip()
         except OSError as error:
             if time.monotonic() > DEADLINE:
@@ -92,23 +93,28 @@ def check_nodes(rules):
     node_ranks = {}
     for host, here in hosts.items():
         everyone = list(range(len(here)))
-        rules.same(f"MUSTER_LOCAL_RANK on {host}", sorted(rules.numbers("MUSTER_LOCAL_RANK", here)), everyone)
-        rules.same(f"LOCAL_WORLD_SIZE on {host}", rules.numbers("LOCAL_WORLD_SIZE", here), [len(here)] * len(here))
+        rules.same(f"MUSTER_LOCAL_RANK on {host}", sorted(rules.numbers("MUSTER_LOCAL_RANK", here)),
+                   everyone)
+        rules.same(f"LOCAL_WORLD_SIZE on {host}", rules.numbers("LOCAL_WORLD_SIZE", here),
+                   [len(here)] * len(here))
         for name in ("NODE_RANK", "GROUP_RANK"):
             rules.same(f"{name} on {host}, different ones", len(set(rules.numbers(name, here))), 1)
         node_ranks[host] = rules.numbers("NODE_RANK", here)[0]
         rules.same(f"GROUP_RANK on {host}", rules.numbers("GROUP_RANK", here)[0], node_ranks[host])
     rules.same("NODE_RANK in all", sorted(node_ranks.values()), list(range(len(hosts))))
-    rules.same("GROUP_WORLD_SIZE", rules.numbers("GROUP_WORLD_SIZE"), [len(hosts)] * len(rules.tasks))
+    rules.same("GROUP_WORLD_SIZE", rules.numbers("GROUP_WORLD_SIZE"),
+               [len(hosts)] * len(rules.tasks))
     check_lightning(rules, {len(here) for here in hosts.values()})
 
 
 def check_lightning(rules, counts):
-    """Present where all nodes have as many tasks, and then that number, unless the user's own is there."""
+    """Present where all nodes have as many tasks, and then that number, unless the user's own is
+    there."""
     if os.environ.get("USERS_NTASKS_PER_NODE"):
         return
     want = str(counts.pop()) if len(counts) == 1 else None
-    rules.same("SLURM_NTASKS_PER_NODE", rules.values("SLURM_NTASKS_PER_NODE"), [want] * len(rules.tasks))
+    rules.same("SLURM_NTASKS_PER_NODE", rules.values("SLURM_NTASKS_PER_NODE"),
+               [want] * len(rules.tasks))
 
 
 def check_devices(rules):
@@ -116,9 +122,12 @@ def check_devices(rules):
         env = one["env"]
         visible = env.get("CUDA_VISIBLE_DEVICES", "")
         alone = visible not in ("", "NoDevFiles", "-1") and "," not in visible
-        rules.same(f"LOCAL_RANK of rank {env['RANK']}", env["LOCAL_RANK"], "0" if alone else env["MUSTER_LOCAL_RANK"])
-        rules.same(f"JAX_LOCAL_DEVICE_IDS of rank {env['RANK']}", env.get("JAX_LOCAL_DEVICE_IDS"), "0" if alone else None)
-        rules.same("variables of torch's agent", [name for name in env if name.startswith("TORCHELASTIC")], [])
+        rules.same(f"LOCAL_RANK of rank {env['RANK']}", env["LOCAL_RANK"],
+                   "0" if alone else env["MUSTER_LOCAL_RANK"])
+        rules.same(f"JAX_LOCAL_DEVICE_IDS of rank {env['RANK']}", env.get("JAX_LOCAL_DEVICE_IDS"),
+                   "0" if alone else None)
+        rules.same("variables of torch's agent",
+                   [name for name in env if name.startswith("TORCHELASTIC")], [])
 
 
 def check_meeting(rules):
@@ -134,7 +143,8 @@ def check_meeting(rules):
         rules.same(f"{name} outside the ephemeral range", 1024 <= int(env[name]) < 32768, True)
     for one in rules.tasks:
         if one is not first[0]:
-            rules.same(f"who rank {one['env']['RANK']} met", one["met"], [f"0@{first[0]['host']}"] * 2)
+            rules.same(f"who rank {one['env']['RANK']} met", one["met"],
+                       [f"0@{first[0]['host']}"] * 2)
 
 
 def read(path):

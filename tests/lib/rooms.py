@@ -2,9 +2,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """rooms.py TOP: holds every #include of the sources against the table of rooms in HACKING.md.
 
-Prints a line for each include that the table does not allow, for each source outside all rooms, for each room with more than 30
-sources, for each circle of rooms in the table and for each circle of headers; exits with 1 if there is one, 2 if the table
-can't be read.
+Prints a line for each include that the table does not allow, for each source outside all rooms, for
+each room with more than 30 sources, for each circle of rooms in the table and for each circle of
+headers; exits with 1 if there is one, 2 if the table can't be read.
 """
 import os
 import re
@@ -57,14 +57,17 @@ def main(top):
     if len(rooms) < 2:
         print("rooms.py: HACKING.md has no table of rooms", file=sys.stderr)
         return 2
-    faults = [f"HACKING.md: {room} may include {other}, which is no room" for room in rooms for other in rooms[room]
+    faults = [f"HACKING.md: {room} may include {other}, which is no room" for room in rooms
+              for other in rooms[room]
               if other not in rooms]
     faults += [f"HACKING.md: {room} may include itself by way of others" for room in rooms
                if not faults and room in reach(rooms, room)]
     counts, headers = dict.fromkeys(rooms, 0), {}
 
     def room_of(path):
-        return path if path in rooms else max((room for room in rooms if path.startswith(room + "/")), key=len, default=None)
+        return path if path in rooms else max((room for room in rooms
+                                               if path.startswith(room + "/")), key=len,
+                                              default=None)
 
     for path in sorted(sources(top)):
         room = room_of(path)
@@ -76,9 +79,12 @@ def main(top):
         if path.endswith(".h"):
             headers[path] = names
         allowed = {room} | reach(rooms, room)
-        faults += [f"{path} includes {name}, which {room} may not" for name in names if room_of(name) not in allowed]
-    faults += [f"{path} includes itself by way of others" for path in headers if path in reach(headers, path)]
-    faults += [f"{room} has {count} sources: more than {SOURCES_MAX}" for room, count in counts.items() if count > SOURCES_MAX]
+        faults += [f"{path} includes {name}, which {room} may not" for name in names
+                   if room_of(name) not in allowed]
+    faults += [f"{path} includes itself by way of others" for path in headers
+               if path in reach(headers, path)]
+    faults += [f"{room} has {count} sources: more than {SOURCES_MAX}"
+               for room, count in counts.items() if count > SOURCES_MAX]
     print("".join(fault + "\n" for fault in faults), end="")
     return 1 if faults else 0
 

@@ -12,11 +12,12 @@ libcudashim_a_SOURCES = tests/shim/block.c tests/shim/block.h \
 libcudashim_a_LIBADD = $(cuda_sources:.cu=.host.o)
 libcudashim_a_DEPENDENCIES = $(libcudashim_a_LIBADD)
 shim_LIBS = libcudashim.a -lstdc++ $(CMOCKA_LIBS)
-SHIM_CXXFLAGS = -std=c++17 -Wno-unused-parameter -Wno-unknown-pragmas -ffp-contract=off -march=native
+SHIM_CXXFLAGS = -std=c++17 -Wno-unused-parameter -Wno-unknown-pragmas -ffp-contract=off \
+	-march=native
 .cu.host.o:
 	@$(MKDIR_P) $(@D)
-	$(AM_V_CXX)$(CXX) $(DEFS) $(DEFAULT_INCLUDES) $(AM_CPPFLAGS) -I$(top_srcdir)/tests/shim $(CPPFLAGS) $(AM_CXXFLAGS) \
-	$(SHIM_CXXFLAGS) \
+	$(AM_V_CXX)$(CXX) $(DEFS) $(DEFAULT_INCLUDES) $(AM_CPPFLAGS) -I$(top_srcdir)/tests/shim \
+	$(CPPFLAGS) $(AM_CXXFLAGS) $(SHIM_CXXFLAGS) \
 		$(CXXFLAGS) -MMD -MF $@.d -x c++ -c -o $@ $<
 -include $(cuda_sources:.cu=.o.d) $(cuda_sources:.cu=.host.o.d) tests/shim/samples.host.o.d \
 	tests/shim/samples.o.d tests/shim/ptx_samples.host.o.d tests/shim/ptx_samples.o.d \
@@ -26,7 +27,8 @@ check_PROGRAMS += tests/tools/kernel_fault
 tests_tools_kernel_fault_LDADD = tests/shim/samples.host.o libcudashim.a -lstdc++
 # All that runs kernels on the host; not beside other targets, which it would make, too.
 shim:
-	@$(MAKE) $(AM_MAKEFLAGS) tests/tools/kernel_fault `for t in $(unit_tests); do case $$t in */test_cuda_*) echo $$t;; esac; done`
+	@$(MAKE) $(AM_MAKEFLAGS) tests/tools/kernel_fault \
+	`for t in $(unit_tests); do case $$t in */test_cuda_*) echo $$t;; esac; done`
 if HAVE_CUDA
 check_LIBRARIES += libcudagpu.a
 libcudagpu_a_SOURCES = tests/shim/device.h tests/shim/device_gpu.c tests/shim/device_tests.c

@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-# flip_bits.py PID: one bit in each page of the state that a rank of muster-train has, in all its sets: weights and moments.
+# flip_bits.py PID: one bit in each page of the state that a rank of muster-train has, in all its
+# sets: weights and moments.
 import glob, os, sys
 
 flipped = 0

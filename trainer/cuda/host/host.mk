@@ -1,4 +1,5 @@
-# trainer/cuda/host/: the GPU and its operations, in libtrainer.a; programs that use them link cuda_kernels after trainer_LIBS.
+# trainer/cuda/host/: the GPU and its operations, in libtrainer.a; programs that use them link
+# cuda_kernels after trainer_LIBS.
 libtrainer_a_SOURCES += trainer/cuda/host/gemm_plans.c trainer/cuda/host/gemm_plans.h
 cuda_ops = \
 	trainer/cuda/host/cublas.c trainer/cuda/host/cublas.h \
@@ -15,7 +16,8 @@ cuda_ops = \
 	trainer/cuda/host/tune.c trainer/cuda/host/tune.h \
 	trainer/cuda/host/tune_bench.c trainer/cuda/host/tune_bench.h
 EXTRA_DIST += trainer/cuda/host/check.c trainer/cuda/host/check.h $(cuda_ops)
-EXTRA_DIST += trainer/cuda/host/attention_cudnn.h trainer/cuda/host/attention_cudnn.cc trainer/cuda/host/attention_cudnn_none.c
+EXTRA_DIST += trainer/cuda/host/attention_cudnn.h trainer/cuda/host/attention_cudnn.cc \
+	trainer/cuda/host/attention_cudnn_none.c
 if HAVE_CUDA
 AM_CPPFLAGS += $(CUDA_CPPFLAGS)
 libtrainer_a_SOURCES += trainer/cuda/host/check.c trainer/cuda/host/check.h

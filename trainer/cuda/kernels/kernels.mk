@@ -1,5 +1,6 @@
-# trainer/cuda/kernels/: CUDA kernels. nvcc compiles them for the GPU, the C++ compiler for the host (tests/shim/); programs that
-# use the former link cuda_kernels. Nothing is fused into a multiply-add unless a kernel asks for it, since the bits are promised.
+# trainer/cuda/kernels/: CUDA kernels. nvcc compiles them for the GPU, the C++ compiler for the host
+# (tests/shim/); programs that use the former link cuda_kernels. Nothing is fused into a
+# multiply-add unless a kernel asks for it, since the bits are promised.
 cuda_sources = \
 	trainer/cuda/kernels/adamw.cu \
 	trainer/cuda/kernels/add.cu \

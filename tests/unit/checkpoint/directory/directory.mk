@@ -13,13 +13,14 @@ unit_tests += tests/unit/test_pin
 tests_unit_test_pin_SOURCES = tests/unit/checkpoint/directory/test_pin.c $(ckpt_fixture)
 tests_unit_test_pin_LDADD = libcheckpoint.la $(CMOCKA_LIBS)
 unit_tests += tests/unit/test_removable
-tests_unit_test_removable_SOURCES = tests/unit/checkpoint/directory/test_removable.c tests/tools/ckpt_sample.c \
-	tests/tools/ckpt_sample.h
+tests_unit_test_removable_SOURCES = tests/unit/checkpoint/directory/test_removable.c \
+	tests/tools/ckpt_sample.c tests/tools/ckpt_sample.h
 tests_unit_test_removable_LDADD = libcheckpoint.la $(CMOCKA_LIBS)
 unit_tests += tests/unit/test_retention
 tests_unit_test_retention_SOURCES = tests/unit/checkpoint/directory/test_retention.c
 tests_unit_test_retention_LDADD = libcheckpoint.la $(CMOCKA_LIBS)
-tests_unit_test_owner_SOURCES = tests/unit/checkpoint/directory/test_owner.c tests/tools/ckpt_sample.c tests/tools/ckpt_sample.h
+tests_unit_test_owner_SOURCES = tests/unit/checkpoint/directory/test_owner.c \
+	tests/tools/ckpt_sample.c tests/tools/ckpt_sample.h
 tests_unit_test_owner_LDADD = libcheckpoint.la $(CMOCKA_LIBS)
 unit_tests += tests/unit/test_history
 tests_unit_test_history_SOURCES = tests/unit/checkpoint/directory/test_history.c

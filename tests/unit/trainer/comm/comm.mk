@@ -18,7 +18,8 @@ tests_unit_test_comm_nccl_LDADD = $(trainer_LIBS) $(CMOCKA_LIBS)
 if HAVE_CUBLAS
 if HAVE_NCCL
 gpus_LIBS = $(trainer_LIBS) libncclbootstrap.la liblaunch.la libcommon.la $(shim_LIBS)
-tests_unit_test_comm_nccl_SOURCES += tests/unit/trainer/comm/world_fixture.c tests/unit/trainer/comm/world_fixture.h $(fake_gpus)
+tests_unit_test_comm_nccl_SOURCES += tests/unit/trainer/comm/world_fixture.c \
+	tests/unit/trainer/comm/world_fixture.h $(fake_gpus)
 tests_unit_test_comm_nccl_LDADD += $(gpus_LIBS)
 endif
 endif

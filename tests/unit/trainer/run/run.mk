@@ -19,8 +19,8 @@ unit_tests += tests/unit/test_scaling_hint
 tests_unit_test_scaling_hint_SOURCES = tests/unit/trainer/run/test_scaling_hint.c
 tests_unit_test_scaling_hint_LDADD = $(trainer_LIBS) $(CMOCKA_LIBS)
 unit_tests += tests/unit/test_validate
-tests_unit_test_validate_SOURCES = tests/unit/trainer/run/test_validate.c tests/unit/trainer/model/model_fixture.c \
-	tests/unit/trainer/model/model_fixture.h \
+tests_unit_test_validate_SOURCES = tests/unit/trainer/run/test_validate.c \
+	tests/unit/trainer/model/model_fixture.c tests/unit/trainer/model/model_fixture.h \
 	tests/unit/trainer/comm/world_fixture.c tests/unit/trainer/comm/world_fixture.h
 tests_unit_test_validate_LDADD = $(trainer_LIBS) $(CMOCKA_LIBS)
 endif

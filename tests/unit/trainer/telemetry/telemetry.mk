@@ -4,8 +4,8 @@ unit_tests += tests/unit/test_flight
 tests_unit_test_flight_SOURCES = tests/unit/trainer/telemetry/test_flight.c
 tests_unit_test_flight_LDADD = libtrainer.a libcommon.la $(CMOCKA_LIBS)
 unit_tests += tests/unit/test_trace
-tests_unit_test_trace_SOURCES = tests/unit/trainer/telemetry/test_trace.c tests/unit/trainer/comm/world_fixture.c \
-	tests/unit/trainer/comm/world_fixture.h
+tests_unit_test_trace_SOURCES = tests/unit/trainer/telemetry/test_trace.c \
+	tests/unit/trainer/comm/world_fixture.c tests/unit/trainer/comm/world_fixture.h
 tests_unit_test_trace_LDADD = $(trainer_LIBS) $(CMOCKA_LIBS)
 endif
 # End of telemetry.mk

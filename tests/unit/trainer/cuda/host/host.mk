@@ -16,7 +16,8 @@ tests_unit_test_cuda_tune_SOURCES = tests/unit/trainer/cuda/host/test_cuda_tune.
 tests_unit_test_cuda_tune_CPPFLAGS = $(AM_CPPFLAGS) $(CUDA_CPPFLAGS)
 tests_unit_test_cuda_tune_LDADD = $(trainer_LIBS) $(CMOCKA_LIBS)
 if HAVE_CUBLAS
-tests_unit_test_cuda_tune_SOURCES += tests/fakes/fake_cublas.c tests/fakes/fake_cublas.h $(fake_runtime)
+tests_unit_test_cuda_tune_SOURCES += tests/fakes/fake_cublas.c tests/fakes/fake_cublas.h \
+	$(fake_runtime)
 tests_unit_test_cuda_tune_LDADD += $(shim_LIBS)
 endif
 tests_unit_test_ops_cuda_SOURCES = tests/unit/trainer/cuda/host/test_ops_cuda.c
@@ -28,21 +29,25 @@ tests_unit_test_ops_cuda_SOURCES += tests/fakes/fake_attention.c tests/fakes/fak
 	tests/unit/trainer/model/model_fixture.c tests/unit/trainer/model/model_fixture.h
 tests_unit_test_ops_cuda_LDADD += $(shim_LIBS)
 endif
-EXTRA_DIST += tests/fakes/fake_attention.c tests/fakes/fake_attention.h tests/unit/trainer/cuda/host/test_gpu_attention_cudnn.c
+EXTRA_DIST += tests/fakes/fake_attention.c tests/fakes/fake_attention.h \
+	tests/unit/trainer/cuda/host/test_gpu_attention_cudnn.c
 if HAVE_CUBLAS
 unit_tests += tests/unit/test_gpu_attention_cudnn
-tests_unit_test_gpu_attention_cudnn_SOURCES = tests/unit/trainer/cuda/host/test_gpu_attention_cudnn.c \
+tests_unit_test_gpu_attention_cudnn_SOURCES = \
+	tests/unit/trainer/cuda/host/test_gpu_attention_cudnn.c \
 	tests/unit/trainer/cuda/host/gpu_noise.c tests/unit/trainer/cuda/host/gpu_noise.h
 tests_unit_test_gpu_attention_cudnn_CPPFLAGS = $(AM_CPPFLAGS) $(NCCL_CPPFLAGS)
 tests_unit_test_gpu_attention_cudnn_LDADD = $(trainer_LIBS) $(gpu_LIBS)
 endif
 # The whole table, op by op.
 op_sources = tests/unit/trainer/cuda/host/op_cases.c tests/unit/trainer/cuda/host/op_cases.h \
-	tests/unit/trainer/cuda/host/op_run.c tests/unit/trainer/cuda/host/op_run.h tests/unit/trainer/cuda/host/op_device.h
-op_stand_ins = $(op_sources) tests/unit/trainer/cuda/host/op_device_host.c tests/fakes/fake_cublas.c \
-	tests/fakes/fake_cublas.h $(fake_runtime)
-EXTRA_DIST += $(op_stand_ins) tests/unit/trainer/cuda/host/op_device_gpu.c tests/unit/trainer/cuda/host/gpu_noise.c \
-	tests/unit/trainer/cuda/host/gpu_noise.h tests/shim/digest.cu tests/shim/digest.h
+	tests/unit/trainer/cuda/host/op_run.c tests/unit/trainer/cuda/host/op_run.h \
+	tests/unit/trainer/cuda/host/op_device.h
+op_stand_ins = $(op_sources) tests/unit/trainer/cuda/host/op_device_host.c \
+	tests/fakes/fake_cublas.c tests/fakes/fake_cublas.h $(fake_runtime)
+EXTRA_DIST += $(op_stand_ins) tests/unit/trainer/cuda/host/op_device_gpu.c \
+	tests/unit/trainer/cuda/host/gpu_noise.c tests/unit/trainer/cuda/host/gpu_noise.h \
+	tests/shim/digest.cu tests/shim/digest.h
 unit_tests += tests/unit/test_cuda_ops
 tests_unit_test_cuda_ops_SOURCES = tests/unit/trainer/cuda/host/test_cuda_ops.c
 tests_unit_test_cuda_ops_LDADD = $(trainer_LIBS) $(CMOCKA_LIBS)
