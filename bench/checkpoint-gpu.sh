@@ -15,18 +15,8 @@ set -eu -o pipefail
 here=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd) top=$(cd "$here/.." && pwd)
 # shellcheck source=bench/setup.bash
 . "$here/setup.bash"
-build=$top/build folder=$PWD pass=() train=()
-while [ $# -gt 0 ]; do
-    case $1 in
-    --no-torch) pass+=("$1"); shift ;;
-    --build | --dir | --only | --saves | --every | --microbatch | --torch-python)
-        [ $# -gt 1 ] || bench_usage "$0"
-        case $1 in --build) build=$2 ;; --dir) folder=$2 ;; *) pass+=("$1" "$2") ;; esac
-        shift 2 ;;
-    --) shift; train=("$@"); break ;;
-    *) bench_usage "$0" ;;
-    esac
-done
+build=$top/build dir=$PWD
+bench_options "build dir" "only saves every microbatch torch-python" "no-torch --" "$@"
 
 PATH=$PATH:/usr/local/nvidia/bin:/usr/local/cuda/bin
 if ! card=$(timeout 20 nvidia-smi --query-gpu=name,driver_version,memory.total \
@@ -40,11 +30,11 @@ else
     bench_build "$build"
     programs=$build
 fi
-mkdir -p "$folder"
-folder=$(mktemp -d "$folder/checkpoint-gpu.XXXXXX")
+mkdir -p "$dir"
+folder=$(mktemp -d "$dir/checkpoint-gpu.XXXXXX")
 trap 'rm -rf "$folder"' EXIT
 echo "checkpoint-gpu: $(date -u +%FT%TZ), ${card//$'\n'/; }, $(nproc) CPUs," \
     "$(grep -s -m 1 '^packed' "$top/packed" ||
     echo "commit $(git -C "$top" rev-parse --short HEAD 2>/dev/null || echo unknown)")"
 python3 "$here/checkpoint_gpu.py" --programs "$programs" --folder "$folder" \
-    ${pass[@]+"${pass[@]}"} -- ${train[@]+"${train[@]}"}
+    ${pass[@]+"${pass[@]}"} -- ${rest[@]+"${rest[@]}"}

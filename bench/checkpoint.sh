@@ -13,33 +13,20 @@ set -eu -o pipefail
 top=$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd)
 # shellcheck source=bench/setup.bash
 . "$top/bench/setup.bash"
-build=$top/build cache=$top/build-bench folder='' threads=$(nproc)
-pass=() only=
-while [ $# -gt 0 ]; do
-    case $1 in
-    --build) build=$2; shift 2 ;;
-    --cache) cache=$2; shift 2 ;;
-    --dir) folder=$2; shift 2 ;;
-    --threads) threads=$2; shift 2 ;;
-    --only) only+=" $2"; pass+=("$1" "$2"); shift 2 ;;
-    --saves | --every | --rounds) pass+=("$1" "$2"); shift 2 ;;
-    *) bench_usage "$0" ;;
-    esac
-done
+build=$top/build cache=$top/build-bench dir='' threads=$(nproc)
+bench_options "build cache dir threads" "only saves every rounds" "" "$@"
 
-if [[ -z $only || $only == *fio* ]] && ! command -v fio >/dev/null; then
+if bench_wants fio && ! command -v fio >/dev/null; then
     echo "checkpoint: fio is missing: apt-get install fio, or leave it out with --only ours --only torch --only dcp" >&2
     exit 1
 fi
 bench_build "$build" bench/copy_state
 
 python=python3
-if [[ -z $only || $only == *torch* || $only == *dcp* ]]; then
-    python=$(bench_torch "$cache")
-fi
+! bench_wants torch dcp || python=$(bench_torch "$cache")
 
-mkdir -p "${folder:-$cache}"
-folder=$(mktemp -d "${folder:-$cache}/checkpoint.XXXXXX")
+mkdir -p "${dir:=$cache}"
+folder=$(mktemp -d "$dir/checkpoint.XXXXXX")
 trap 'rm -rf "$folder"' EXIT
 "$python" "$top/bench/checkpoint.py" --build "$build" --folder "$folder" --threads "$threads" \
     ${pass[@]+"${pass[@]}"}

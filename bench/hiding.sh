@@ -14,20 +14,7 @@ top=$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd)
 . "$top/bench/setup.bash"
 build=$top/build ranks=2 slots=6 rate=4gbit layers=4 width=256 context=128 vocabulary=16384 \
     rounds=25
-while [ $# -gt 0 ]; do
-    case $1 in
-    --build) build=$2; shift 2 ;;
-    --ranks) ranks=$2; shift 2 ;;
-    --slots) slots=$2; shift 2 ;;
-    --rate) rate=$2; shift 2 ;;
-    --layers) layers=$2; shift 2 ;;
-    --width) width=$2; shift 2 ;;
-    --context) context=$2; shift 2 ;;
-    --vocabulary) vocabulary=$2; shift 2 ;;
-    --rounds) rounds=$2; shift 2 ;;
-    *) bench_usage "$0" ;;
-    esac
-done
+bench_options "build ranks slots rate layers width context vocabulary rounds" "" "" "$@"
 
 bench_build "$build" bench/hide_step
 meeting=$(mktemp -d)

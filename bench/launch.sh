@@ -18,23 +18,12 @@ top=$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd)
 # shellcheck source=bench/setup.bash
 . "$top/bench/setup.bash"
 build=$top/build cache=$top/build-bench
-pass=() only=
-while [ $# -gt 0 ]; do
-    case $1 in
-    --build) build=$2; shift 2 ;;
-    --cache) cache=$2; shift 2 ;;
-    --only) only+=" $2"; pass+=("$1" "$2"); shift 2 ;;
-    --rounds | --torch-rounds | --starts | --sizes | --nodes | --draw) pass+=("$1" "$2"); shift 2 ;;
-    *) bench_usage "$0" ;;
-    esac
-done
+bench_options "build cache" "only rounds torch-rounds starts sizes nodes draw" "" "$@"
 
 [ "$(id -u)" = 0 ] || { echo "launch: the test cluster needs root" >&2; exit 1; }
 bench_build "$build" bench/launch_start bench/launch_ours bench/launch_fence \
     tests/tools/partial_io.la
 
 python=python3
-if [[ -z $only || $only == *torch* ]]; then
-    python=$(bench_torch "$cache")
-fi
+! bench_wants torch || python=$(bench_torch "$cache")
 exec "$python" "$top/bench/launch.py" --build "$build" ${pass[@]+"${pass[@]}"}

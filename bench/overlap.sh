@@ -17,22 +17,12 @@ set -eu -o pipefail
 top=$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd)
 # shellcheck source=bench/setup.bash
 . "$top/bench/setup.bash"
-build=$top/build cache=$top/build-bench torch=yes
-pass=()
-while [ $# -gt 0 ]; do
-    case $1 in
-    --build) build=$2; shift 2 ;;
-    --cache) cache=$2; shift 2 ;;
-    --no-torch) torch=''; pass+=("$1"); shift ;;
-    --quick) pass+=("$1"); shift ;;
-    --ratios | --rounds | --steps | --bucket-mb) pass+=("$1" "$2"); shift 2 ;;
-    *) bench_usage "$0" ;;
-    esac
-done
+build=$top/build cache=$top/build-bench
+bench_options "build cache" "ratios rounds steps bucket-mb" "no-torch quick" "$@"
 
 bench_build "$build"
 python=python3
-[ ! "$torch" ] || python=$(bench_torch "$cache")
+[[ " ${pass[*]-} " = *" --no-torch "* ]] || python=$(bench_torch "$cache")
 
 # Everything that is made lives in namespaces of its own and ends with them, however this ends.
 unset "${!SLURM_@}" "${!PMIX_@}" "${!MUSTER_@}" "${!OMP_@}" "${!MKL_@}"

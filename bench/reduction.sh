@@ -12,19 +12,8 @@ set -eu -o pipefail
 top=$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd)
 # shellcheck source=bench/setup.bash
 . "$top/bench/setup.bash"
-build=$top/build megabytes=52 slots=8 rounds=15 steps=2 rate='' worlds=()
-while [ $# -gt 0 ]; do
-    case $1 in
-    --build) build=$2; shift 2 ;;
-    --megabytes) megabytes=$2; shift 2 ;;
-    --slots) slots=$2; shift 2 ;;
-    --rounds) rounds=$2; shift 2 ;;
-    --steps) steps=$2; shift 2 ;;
-    --rate) rate=$2; shift 2 ;;
-    -*) bench_usage "$0" ;;
-    *) worlds+=("$1"); shift ;;
-    esac
-done
+build=$top/build megabytes=52 slots=8 rounds=15 steps=2 rate=''
+bench_options "build megabytes slots rounds steps rate" "" WORD "$@"
 
 bench_build "$build" bench/reduce_step
 meeting=$(mktemp -d)
@@ -48,7 +37,8 @@ export build megabytes slots rounds steps
 
 echo "gradients of $megabytes MB in $slots slots, over ${rate:-unlimited} loopback;" \
     "load $(cut -d' ' -f1 /proc/loadavg)"
-for n in ${worlds[@]+"${worlds[@]}"} $([ ${#worlds[@]} -gt 0 ] || echo 2 3 4 8); do
+[ ${#words[@]} -gt 0 ] || words=(2 3 4 8)
+for n in "${words[@]}"; do
     # A namespace of its own, so that nobody else's bytes are counted.
     # shellcheck disable=SC2046
     unshare --net $([ "$(id -u)" = 0 ] || echo --map-root-user) bash -c "ip link set lo up

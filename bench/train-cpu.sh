@@ -11,17 +11,7 @@ top=$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd)
 # shellcheck source=bench/setup.bash
 . "$top/bench/setup.bash"
 build=$top/build cache=$top/build-bench threads=2
-pass=()
-while [ $# -gt 0 ]; do
-    case $1 in
-    --build) build=$2; shift 2 ;;
-    --cache) cache=$2; shift 2 ;;
-    --threads) threads=$2; shift 2 ;;
-    --rounds | --steps) pass+=("$1" "$2"); shift 2 ;;
-    -*) bench_usage "$0" ;;
-    *) pass+=("$1"); shift ;;
-    esac
-done
+bench_options "build cache threads" "rounds steps" WORD "$@"
 
 bench_build "$build" bench/train_step
 
@@ -29,4 +19,4 @@ python=$(bench_torch "$cache")
 # The first CPUs that this process may use, one a thread.
 cpus=$(python3 -c 'import os, sys; print(*sorted(os.sched_getaffinity(0))[:int(sys.argv[1])], sep=",")' "$threads")
 exec taskset -c "$cpus" "$python" "$top/bench/train_cpu.py" --train-step "$build/bench/train_step" \
-    --threads "$threads" ${pass[@]+"${pass[@]}"}
+    --threads "$threads" ${pass[@]+"${pass[@]}"} ${words[@]+"${words[@]}"}

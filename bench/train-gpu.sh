@@ -24,22 +24,10 @@ set -eu -o pipefail
 here=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd) top=$(cd "$here/.." && pwd)
 # shellcheck source=bench/setup.bash
 . "$here/setup.bash"
-build=$top/build out='' device=cuda pass=() train=()
+build=$top/build out='' device=cuda
 if [ -d "$top/bin" ]; then packed=1; else packed=; fi
-while [ $# -gt 0 ]; do
-    case $1 in
-    --build) build=$2; shift 2 ;;
-    --out) out=$2; shift 2 ;;
-    --device) device=$2; pass+=("$1" "$2"); shift 2 ;;
-    --no-torch) pass+=("$1"); shift ;;
-    --only | --seconds | --rounds | --warm-up | --limit | --data | --text | --microbatch | \
-        --torch | --torch-python | --floor | --curve | --batch | --precision)
-        [ $# -gt 1 ] || bench_usage "$0"
-        pass+=("$1" "$2"); shift 2 ;;
-    --) shift; train=("$@"); break ;;
-    *) bench_usage "$0" ;;
-    esac
-done
+bench_options "build out device" "device only seconds rounds warm-up limit data text microbatch torch \
+torch-python floor curve batch precision" "no-torch --" "$@"
 
 machine="$(nproc) CPUs"
 if [ "$device" != cpu ]; then
@@ -64,4 +52,4 @@ else
 fi
 [ -n "$out" ] || { [ -n "$packed" ] && out=$PWD || out=$here/results; }
 exec python3 "$here/train_gpu.py" --programs "$programs" --machine "$machine" --out "$out" \
-    ${pass[@]+"${pass[@]}"} -- ${train[@]+"${train[@]}"}
+    ${pass[@]+"${pass[@]}"} -- ${rest[@]+"${rest[@]}"}
