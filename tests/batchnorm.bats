@@ -6,8 +6,7 @@
 load small_run
 
 setup_file() {
-    : "${MUSTER_TOP:=$BATS_TEST_DIRNAME/..}" "${MUSTER_BUILD:=$MUSTER_TOP/build}"
-    export MUSTER_TOP MUSTER_BUILD PATH=$MUSTER_BUILD:$PATH OMP_NUM_THREADS=1
+    export PATH=$MUSTER_BUILD:$PATH OMP_NUM_THREADS=1
     unset "${!SLURM_@}" "${!PMIX_@}" "${!MUSTER_RDZV@}"
     cd "$BATS_FILE_TMPDIR" || return
     python3 - <<'END'

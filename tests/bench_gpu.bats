@@ -5,7 +5,7 @@
 # its arithmetic on numbers made by hand. No figure of these is one of a GPU.
 # bats file_tags=ci
 
-: "${MUSTER_TOP:=$(cd "$BATS_TEST_DIRNAME/.." && pwd)}" "${MUSTER_BUILD:=$MUSTER_TOP/build}"
+load lib/places
 
 # A folder as the tarball makes it. A step of ours takes 20 ms, one of PyTorch's 80 ms, or 40 ms in
 # the best of its ways.

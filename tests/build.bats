@@ -3,7 +3,7 @@
 # The build itself: what is left out leaves a working trainer, and a distribution builds, installs
 # and uninstalls.
 
-: "${MUSTER_TOP:=$(cd "$BATS_TEST_DIRNAME/.." && pwd)}"
+load lib/places
 
 # A source tree without a configured build in it, which every other build needs.
 setup() {

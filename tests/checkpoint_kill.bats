@@ -5,8 +5,9 @@
 # and the next save goes well. So is the next attempt, while it finishes a save that was left
 # complete.
 
+load lib/places
+
 setup() {
-    : "${MUSTER_TOP:=$BATS_TEST_DIRNAME/..}" "${MUSTER_BUILD:=$MUSTER_TOP/build}"
     writer=$MUSTER_BUILD/tests/tools/ckpt_writer
     kill_at=$MUSTER_BUILD/tests/tools/kill_at
     # In memory where possible: the disk itself has no part in this.

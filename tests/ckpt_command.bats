@@ -3,9 +3,10 @@
 # muster-ckpt, as people use it: what it says of good and of damaged checkpoints, and what it
 # changes and leaves alone.
 
+load lib/places
+
 setup_file() {
-    : "${MUSTER_TOP:=$(cd "$BATS_TEST_DIRNAME/.." && pwd)}" "${MUSTER_BUILD:=$MUSTER_TOP/build}"
-    export MUSTER_TOP MUSTER_BUILD OMP_NUM_THREADS=1 TZ=UTC
+    export OMP_NUM_THREADS=1 TZ=UTC
     cd "$BATS_FILE_TMPDIR" || return
     head -c 40000 "$MUSTER_TOP/doc/checkpoint-format.md" >book.txt
     muster-tokens -q -o train.bin --validation=0.2 --validation-output=validation.bin book.txt

@@ -4,6 +4,7 @@
 # models (and llm.c's) and give theirs, and our safetensors parser accepts and refuses what the
 # reference does.
 
+load lib/places
 load lib/has_torch
 
 # The newest that works with Debian 12's torch 1.13.
@@ -26,9 +27,7 @@ venv() {
 }
 
 setup_file() {
-    : "${MUSTER_TOP:=$(cd "$BATS_TEST_DIRNAME/.." && pwd)}" "${MUSTER_BUILD:=$MUSTER_TOP/build}"
-    export MUSTER_TOP MUSTER_BUILD OMP_NUM_THREADS=2 HF_HUB_OFFLINE=1 TRANSFORMERS_VERBOSITY=error \
-        why='' venv
+    export OMP_NUM_THREADS=2 HF_HUB_OFFLINE=1 TRANSFORMERS_VERBOSITY=error why='' venv
     cd "$BATS_FILE_TMPDIR" || return
     venv || return 0
     hf make . || return

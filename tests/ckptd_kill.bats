@@ -4,8 +4,9 @@
 # client and alone, and each of these calls is made to fail: no step that was handed over is lost
 # while one of them lives, what is found is whole, and what fails is told of.
 
+load lib/places
+
 setup() {
-    : "${MUSTER_TOP:=$BATS_TEST_DIRNAME/..}" "${MUSTER_BUILD:=$MUSTER_TOP/build}"
     tools=$MUSTER_BUILD/tests/tools
     place=$(mktemp -d -p "$MUSTER_TEST_MEMORY" muster-ckptd.XXXXXX)
     cd "$place" || return

@@ -2,7 +2,7 @@
 # SPDX-License-Identifier: Apache-2.0
 # Every program may have as many files and connections open as its process is allowed.
 
-: "${MUSTER_TOP:=$(cd "$BATS_TEST_DIRNAME/.." && pwd)}"
+load lib/places
 
 # A library that says, when its process ends, how many that may be.
 say_limit() {

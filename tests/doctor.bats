@@ -2,7 +2,7 @@
 # SPDX-License-Identifier: Apache-2.0
 # muster-doctor by itself, where there is no Slurm; and its manual.
 
-: "${MUSTER_TOP:=$(cd "$BATS_TEST_DIRNAME/.." && pwd)}"
+load lib/places
 
 setup() { export SLURM_CONF=$BATS_TEST_TMPDIR/none; }
 

@@ -3,10 +3,10 @@
 # Our models against PyTorch's on the same weights and batches: loss, every gradient, and 50 steps
 # of training.
 
+load lib/places
 load lib/has_torch
 
 setup() {
-    : "${MUSTER_TOP:=$BATS_TEST_DIRNAME/..}" "${MUSTER_BUILD:=$MUSTER_TOP/build}"
     has_torch || skip "no PyTorch: apt-get install python3-torch"
 }
 

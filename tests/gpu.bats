@@ -3,8 +3,7 @@
 # tests/gpu.sh as a bare machine sees it: what is packed runs by itself, what hangs is cut, what
 # fails is told.
 
-: "${MUSTER_TOP:=$(cd "$BATS_TEST_DIRNAME/.." && pwd)}" "${MUSTER_BUILD:=$MUSTER_TOP/build}"
-export MUSTER_TOP MUSTER_BUILD
+load lib/places
 
 load small_run
 

@@ -12,13 +12,7 @@ setup_file() {
     small_run_prepare
     export MUSTER_CKPTD_PROGRAM=$MUSTER_BUILD/muster-ckptd tools=$MUSTER_BUILD/tests/tools
     [ -x "$tools/train_shim" ] || return 0
-    cd "$BATS_FILE_TMPDIR" || return
-    mkdir bin card
-    ln -s "$tools/train_shim" bin/muster-train
-    ln -s "$tools/.libs/fake_driver.so" card/libcuda.so.1
-    ln -s "$tools/.libs/fake_cublaslt.so" \
-        "card/$(grep -ao 'libcublasLt\.so\.[0-9]*' "$tools/train_shim" | head -n 1)"
-    export PATH=$BATS_FILE_TMPDIR/bin:$PATH LD_LIBRARY_PATH=$BATS_FILE_TMPDIR/card
+    card_begin || return
     tables
     gpt2 whole >whole.out 2>&1
 }

@@ -3,7 +3,7 @@
 # What is installed is hard to take over: how each program and library was linked and compiled, and
 # what the plugin shows to slurmstepd, which runs it as root.
 
-: "${MUSTER_TOP:=$(cd "$BATS_TEST_DIRNAME/.." && pwd)}" "${MUSTER_BUILD:=$MUSTER_TOP/build}"
+load lib/places
 
 setup() {
     : "${MUSTER_PREFIX:?the folder that Muster is installed in}"

@@ -3,7 +3,7 @@
 # libmuster as it is installed: what it exports, how a program is built with it, and the example as
 # a world of one.
 
-: "${MUSTER_TOP:=$(cd "$BATS_TEST_DIRNAME/.." && pwd)}"
+load lib/places
 
 setup() {
     : "${MUSTER_PREFIX:?the folder that Muster is installed in}"

@@ -3,7 +3,7 @@
 # tests/lint.sh finds no fault in the sources.
 # bats file_tags=ci
 
-: "${MUSTER_TOP:=$(cd "$BATS_TEST_DIRNAME/.." && pwd)}"
+load lib/places
 
 setup() {
     [ "$(git -C "$MUSTER_TOP" rev-parse --show-toplevel 2>/dev/null)" -ef "$MUSTER_TOP" ] ||

@@ -3,7 +3,7 @@
 # The manual pages as a terminal of 80 columns shows them, and what they say of the plugin's own
 # look before a step.
 
-: "${MUSTER_TOP:=$(cd "$BATS_TEST_DIRNAME/.." && pwd)}"
+load lib/places
 
 setup() {
     command -v man >/dev/null && command -v groff >/dev/null || skip "no man and groff here"

@@ -4,7 +4,7 @@
 # GPU: NCCL, the driver and the runtime are tests/fakes/fake_gpu.c, which connects, fails or hangs
 # as a case wants. All ranks end in time, with one line.
 
-: "${MUSTER_TOP:=$(cd "$BATS_TEST_DIRNAME/.." && pwd)}"
+load lib/places
 
 setup_file() {
     : "${MUSTER_PREFIX:?the folder that Muster is installed in}"

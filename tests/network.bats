@@ -3,7 +3,7 @@
 # What listens and connects, on networks that are set up otherwise than most: each in a namespace of
 # its own.
 
-: "${MUSTER_TOP:=$(cd "$BATS_TEST_DIRNAME/.." && pwd)}" "${MUSTER_BUILD:=$MUSTER_TOP/build}"
+load lib/places
 
 PROGRAMS="test_acceptor test_comm_links test_end_channel test_bootstrap test_presence"
 

@@ -5,8 +5,9 @@
 # only that, or all names but not all bytes, or a mixture. Whatever is found, no step that was told
 # to be durable is lost, nothing is torn, and training goes on.
 
+load lib/places
+
 setup() {
-    : "${MUSTER_TOP:=$BATS_TEST_DIRNAME/..}" "${MUSTER_BUILD:=$MUSTER_TOP/build}"
     tools=$MUSTER_BUILD/tests/tools
     writer=$tools/ckpt_writer
     # In memory where possible: the disk itself has no part in this.

@@ -3,7 +3,7 @@
 # What the README says is so: its files exist, its options are known, and its local lines run as
 # they are pasted.
 
-: "${MUSTER_TOP:=$(cd "$BATS_TEST_DIRNAME/.." && pwd)}"
+load lib/places
 
 # The indented lines of the README, continuation lines joined.
 pasted() { sed -n 's/^    //p' "$MUSTER_TOP/README.md" | sed -e ':a' -e '/\\$/N; s/\\\n *//; ta'; }

@@ -4,15 +4,15 @@
 # folder.
 # shellcheck shell=bash
 
+# shellcheck source=tests/lib/places.bash
+. "${BASH_SOURCE[0]%/*}/lib/places.bash"
 # shellcheck source=tests/lib/wait_for.bash
 . "${BASH_SOURCE[0]%/*}/lib/wait_for.bash"
 LOOK_EVERY=0.02
 
 # For setup_file: the environment and the data.
 small_run_prepare() {
-    : "${MUSTER_TOP:=$BATS_TEST_DIRNAME/..}" "${MUSTER_BUILD:=$MUSTER_TOP/build}"
-    export MUSTER_TOP MUSTER_BUILD PATH=$MUSTER_BUILD:$PATH OMP_NUM_THREADS=1 \
-        OMP_WAIT_POLICY=passive
+    export PATH=$MUSTER_BUILD:$PATH OMP_NUM_THREADS=1 OMP_WAIT_POLICY=passive
     unset "${!SLURM_@}" "${!PMIX_@}" "${!MUSTER_RDZV@}"
     perl -e 'print pack("v", (7 * $_ + int($_ / 50)) % 64) for 0 .. 20000' \
         >"$BATS_FILE_TMPDIR/tokens.u16"
@@ -24,6 +24,19 @@ small_run_prepare() {
 small_run_begin() {
     small_run_prepare
     cd "$BATS_FILE_TMPDIR" && train whole >whole.out 2>&1
+}
+
+# For setup_file: the muster-train of machines without a GPU, over libraries in the place of a
+# card's.
+card_begin() {
+    local tools=$MUSTER_BUILD/tests/tools
+    cd "$BATS_FILE_TMPDIR" || return
+    mkdir bin card
+    ln -s "$tools/train_shim" bin/muster-train
+    ln -s "$tools/.libs/fake_driver.so" card/libcuda.so.1
+    ln -s "$tools/.libs/fake_cublaslt.so" \
+        "card/$(grep -ao 'libcublasLt\.so\.[0-9]*' "$tools/train_shim" | head -n 1)"
+    export PATH=$BATS_FILE_TMPDIR/bin:$PATH LD_LIBRARY_PATH=$BATS_FILE_TMPDIR/card
 }
 
 # One rank of a training of the small model in directory $1. In the background with REPLACE=exec, so
@@ -41,7 +54,6 @@ train() {
 # slowly COMMAND…: one rank alone, or rank 0 of those that it starts, sleeps behind each step, so
 # that a hundred of them take two seconds on any machine: for a run that is interrupted.
 slowly() { STEP_MILLISECONDS=20 LD_PRELOAD=$MUSTER_BUILD/tests/tools/.libs/slow_steps.so "$@"; }
-
 
 # train_world N DIR OPTION…: N ranks on this machine; the status of rank 0, once all are gone. Their
 # pids are in PIDS.

@@ -3,8 +3,9 @@
 # muster-tokens: what it writes is the text, whole or not at all, and bad input has its line and
 # status.
 
+load lib/places
+
 setup() {
-    : "${MUSTER_TOP:=$BATS_TEST_DIRNAME/..}" "${MUSTER_BUILD:=$MUSTER_TOP/build}"
     tokens=$MUSTER_BUILD/muster-tokens
     cd "$BATS_TEST_TMPDIR" || return
 }

@@ -12,8 +12,6 @@ setup_file() {
     plugin_locate || :
 }
 
-setup() { plugin_require; }
-
 teardown() {
     cluster_explain
     cluster_end

@@ -15,12 +15,6 @@ setup_file() {
     training_begin 2>/dev/null
 }
 
-teardown_file() { cluster_end; }
-
-setup() { plugin_require; }
-
-teardown() { cluster_explain; }
-
 # The step of the newest line that rank 0 printed; unlike the metrics, it goes on when the disk of
 # the run does not.
 log_step() { sed -n 's/^step *\([0-9]*\)\/.*/\1/p' "$JOBS/$1.log" | tail -n 1; }

@@ -19,10 +19,6 @@ setup_file() {
     training_begin 2>/dev/null
 }
 
-teardown_file() { cluster_end; }
-
-setup() { plugin_require; }
-
 teardown() {
     release
     cluster_explain

@@ -9,11 +9,7 @@ setup_file() {
     cluster_begin 4
 }
 
-teardown_file() { cluster_end; }
-
 setup() { cluster_require; }
-
-teardown() { cluster_explain; }
 
 # A batch script that says which attempt it is and then only waits.
 waiting_job() {

@@ -39,10 +39,6 @@ END_OF_SCRIPT
         -Wl,-rpath,"$MUSTER_PREFIX/lib" -o "$JOBS/ring"
 }
 
-teardown_file() { cluster_end; }
-
-setup() { plugin_require; }
-
 teardown() {
     # shellcheck disable=SC2046
     [ ! -e "$BATS_TEST_TMPDIR/pids" ] || kill -KILL $(cat "$BATS_TEST_TMPDIR/pids") 2>/dev/null || :

@@ -68,12 +68,6 @@ told() {
     output=$(<"$JOBS/$1.out")
 }
 
-teardown_file() { cluster_end; }
-
-setup() { plugin_require; }
-
-teardown() { cluster_explain; }
-
 # Root's, in the namespaces of a node.
 on_node() { cluster run --user root --node "$1" sh -c "$2"; }
 

@@ -15,12 +15,6 @@ InteractiveStepOptions="--interactive --preserve-env ./alone"'
     write_scripts
 }
 
-teardown_file() { cluster_end; }
-
-setup() { plugin_require; }
-
-teardown() { cluster_explain; }
-
 write_scripts() {
     # world FOLDER: a task whose variables are held against what is so.
     printf '#!/bin/sh\nexec /usr/bin/python3 world.py task "$1"\n' >"$JOBS/world"

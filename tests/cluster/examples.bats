@@ -19,15 +19,9 @@ setup_file() {
     export EXAMPLE_PATH OMP_WAIT_POLICY=passive
 }
 
-teardown_file() { cluster_end; }
-
-setup() { plugin_require; }
-
 teardown() {
     cluster_explain
-    # What a failed test has left would keep nodes from the next.
-    [ -n "${BATS_TEST_COMPLETED-}" ] || [ ! -e "$PLUGIN" ] ||
-        cluster run --user root scancel --user=muster-test1
+    job_cancel_left
 }
 
 # The lines of the README's examples.

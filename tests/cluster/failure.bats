@@ -13,12 +13,6 @@ setup_file() {
     chmod 755 "$JOBS/step.sh"
 }
 
-teardown_file() { cluster_end; }
-
-setup() { plugin_require; }
-
-teardown() { cluster_explain; }
-
 # begin NAME SRUN-ARGUMENT…: a step in the background, its output in $JOBS/NAME.
 begin() { cluster run timeout -k 10 "$HANG" srun --muster "${@:2}" >"$JOBS/$1" 2>&1 3>&- & }
 

@@ -13,10 +13,6 @@ setup_file() {
     training_begin
 }
 
-teardown_file() { cluster_end; }
-
-setup() { plugin_require; }
-
 # A slurmstepd that tells an srun of its task's end whose node is gone may do so for minutes, until
 # Slurm takes its step for unkillable and drains the node, which the next test needs.
 resume_drained() {

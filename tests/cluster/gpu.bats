@@ -7,7 +7,6 @@ load helpers
 
 setup() {
     cluster_require
-    : "${MUSTER_BUILD:=$MUSTER_TOP/build}"
     [ -x "$MUSTER_BUILD/muster-requeue" ] ||
         skip "this build has no muster-requeue: no Slurm headers"
     mkdir "$BATS_TEST_TMPDIR/bin"

@@ -21,12 +21,6 @@ setup_file() {
     training_begin
 }
 
-teardown_file() { cluster_end; }
-
-setup() { plugin_require; }
-
-teardown() { cluster_explain; }
-
 # shared DIR: a folder that is the user's by that group alone.
 shared() { mkdir "$JOBS/$1" && chown "root:$GROUP" "$JOBS/$1" && chmod 2770 "$JOBS/$1"; }
 

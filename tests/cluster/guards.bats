@@ -38,15 +38,9 @@ EOF
     chmod a+rx "$JOBS/sleep-rank3" "$JOBS/faulty" "$JOBS/train_faulty"
 }
 
-teardown_file() { cluster_end; }
-
-setup() { plugin_require; }
-
 teardown() {
     cluster_explain
-    # What a failed test has left would keep nodes from the next.
-    [ -n "${BATS_TEST_COMPLETED-}" ] || [ ! -e "$PLUGIN" ] ||
-        cluster run --user root scancel --user=muster-test1
+    job_cancel_left
 }
 
 # stop_rank JOB RANK: it stands still from now on; its pid is in $stopped.

@@ -1,16 +1,21 @@
 # SPDX-License-Identifier: Apache-2.0
 # For the bats files that need a Slurm: start the cluster, submit jobs, wait for them, take their
-# nodes away. A file says load helpers (or load cluster/helpers), and calls cluster_begin in its
-# setup_file, cluster_require in its setup, cluster_explain in its teardown and cluster_end in its
-# teardown_file.
+# nodes away. A file says load helpers, and calls cluster_begin in its setup_file. The other three
+# functions that bats calls are here; a file that needs one of its own defines it after that.
 # shellcheck shell=bash
 
-: "${MUSTER_TOP:=$(cd "$(dirname "${BASH_SOURCE[0]}")/../.." && pwd)}"
-export MUSTER_TOP
+# shellcheck source=tests/lib/places.bash
+. "${BASH_SOURCE[0]%/*}/../lib/places.bash"
 # shellcheck source=tests/lib/wait_for.bash
 . "$MUSTER_TOP/tests/lib/wait_for.bash"
 
 cluster() { "$MUSTER_TOP/tests/cluster/cluster" "$@"; }
+
+setup() { plugin_require; }
+
+teardown() { cluster_explain; }
+
+teardown_file() { cluster_end; }
 
 # cluster_begin [N] [--plugin FILE [ARG…]]: for setup_file.
 cluster_begin() {
@@ -20,7 +25,7 @@ cluster_begin() {
     export JOBS
 }
 
-# For setup (bats cannot skip from setup_file).
+# For setup, of a file whose tests need no plugin (bats cannot skip from setup_file).
 cluster_require() {
     [ "$(id -u)" = 0 ] || skip "the test cluster needs root"
     # Where bats bounds a test, its watchdog is a child of the test's shell: "wait" must not wait
@@ -40,16 +45,20 @@ plugin_locate() {
 # finding of the doctor's.
 two_cpus() { [ "$(nproc)" -ge 2 ] || skip "this machine has one CPU"; }
 
-# For setup, in place of cluster_require.
 plugin_require() {
     [ -e "$PLUGIN" ] || skip "this build has no plugin: no Slurm headers"
     cluster_require
 }
 
-# For teardown_file.
 cluster_end() { [ "$(id -u)" != 0 ] || [ -n "${MUSTER_KEEP-}" ] || cluster down; }
 
-# For teardown: when the test failed, what is in the queue, how the nodes are, and what the
+# For teardown: what a failed test has left would keep nodes from the next.
+job_cancel_left() {
+    [ -n "${BATS_TEST_COMPLETED-}" ] || [ ! -e "$PLUGIN" ] ||
+        cluster run --user root scancel --user=muster-test1
+}
+
+# When the test failed: what is in the queue, how the nodes are, and what the
 # cluster's logs and the newest job's output said last. All of them are kept beside the run's own
 # logs.
 cluster_explain() {

@@ -19,12 +19,6 @@ setup_file() {
     cp "$MUSTER_TOP/slurm-examples/ring.sbatch" "$JOBS/slurm-examples/"
 }
 
-teardown_file() { cluster_end; }
-
-setup() { plugin_require; }
-
-teardown() { cluster_explain; }
-
 # ring_result STEPS RANKS: the line that the example ends with, computed without it.
 ring_result() {
     awk -v steps="$1" -v ranks="$2" 'BEGIN {

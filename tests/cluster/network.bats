@@ -20,12 +20,6 @@ setup_file() {
     install -m 755 "$MUSTER_BUILD/tests/tools/.libs/partial_io.so" "$JOBS/partial_io.so"
 }
 
-teardown_file() { cluster_end; }
-
-setup() { plugin_require; }
-
-teardown() { cluster_explain; }
-
 # The round trips of a byte between two nodes, in milliseconds, over one connection: the least, and
 # the most of a hundred.
 round_trips() {

@@ -38,12 +38,6 @@ setup_file() {
     printf '#!/bin/bash\n"$@"\n' >"$JOBS/script" && chmod 755 "$JOBS/script"
 }
 
-teardown_file() { cluster_end; }
-
-setup() { plugin_require; }
-
-teardown() { cluster_explain; }
-
 srun() { run cluster run timeout -k 10 "$HANG" srun --muster "$@" && echo "$output"; }
 
 # says COUNT LINE: that many lines begin so.

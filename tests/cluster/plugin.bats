@@ -16,12 +16,6 @@ setup_file() {
     write_scripts
 }
 
-teardown_file() { cluster_end; }
-
-setup() { plugin_require; }
-
-teardown() { cluster_explain; }
-
 write_scripts() {
     # step.sh COMMAND: a batch script with one step, whose tasks run COMMAND. With --export=NONE it
     # has the system's PATH, and that may lead to another Slurm.

@@ -14,11 +14,7 @@ setup_file() {
     training_begin
 }
 
-teardown_file() { cluster_end; }
-
 setup() { cluster_require; }
-
-teardown() { cluster_explain; }
 
 step() { run cluster run timeout "$HANG" srun --mpi=pmi2 "$@" && echo "$output"; }
 

@@ -14,12 +14,6 @@ setup_file() {
     training_begin
 }
 
-teardown_file() { cluster_end; }
-
-setup() { plugin_require; }
-
-teardown() { cluster_explain; }
-
 @test "eight preemptions in a row: requeued each time, never held, bit-identical" {
     # Should this test come late, the training waits for it.
     job=$(PAUSE_IN="0 1 2 3 4 5 6 7" PAUSE_AT=20 train_submit eight --wrap-with ./pausing \

@@ -13,12 +13,6 @@ setup_file() {
     plugin_locate || return 0
 }
 
-teardown_file() { cluster_end; }
-
-setup() { plugin_require; }
-
-teardown() { cluster_explain; }
-
 # site CONF [ARGUMENT…]: a cluster with these lines in slurm.conf, and arguments of the plugin.
 site() {
     MUSTER_CLUSTER_CONF=$1 cluster_begin 2 --plugin "$PLUGIN" "${@:2}"

@@ -136,14 +136,10 @@ END
     cc -shared -fPIC -o "$JOBS/at_connection.so" "$JOBS/at_connection.c"
 }
 
-teardown_file() { cluster_end; }
-
 setup() {
     plugin_require
     wait_for "$GIVING_UP" all_idle # or the steps of the test before keep those of this one waiting
 }
-
-teardown() { cluster_explain; }
 
 # step CASE SRUN-ARGUMENT… -- PROGRAM…: one in the background whose ranks do CASE; its output is in
 # $JOBS/CASE.out.

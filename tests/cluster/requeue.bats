@@ -8,12 +8,6 @@ load requeue
 
 setup_file() { requeue_begin; }
 
-teardown_file() { cluster_end; }
-
-setup() { plugin_require; }
-
-teardown() { cluster_explain; }
-
 @test "a rank that fails at a preemption's SIGTERM brings the job back; at anybody else's it does not" {
     fails='[ $MUSTER_ATTEMPT = 0 ] || exit 0; trap "exit 1" TERM; echo ready; sleep 300 & wait; exit 1'
     taken=$(job -N2 -n4 "$fails")

@@ -8,12 +8,6 @@ load requeue
 
 setup_file() { requeue_begin; }
 
-teardown_file() { cluster_end; }
-
-setup() { plugin_require; }
-
-teardown() { cluster_explain; }
-
 has_step() { cluster run squeue -h -s -j "$1" -o %i | grep -q '\.0$'; }
 
 # dying RANK SBATCH-ARGUMENT…: a job of two ranks on two nodes; that one is killed when $JOBS/die.ID

@@ -19,10 +19,6 @@ setup_file() {
     chmod 755 "$JOBS/fails.sh"
 }
 
-teardown_file() { cluster_end; }
-
-setup() { plugin_require; }
-
 teardown() {
     # shellcheck disable=SC2046
     [ ! -e "$BATS_TEST_TMPDIR/pids" ] || kill -KILL $(cat "$BATS_TEST_TMPDIR/pids") 2>/dev/null || :

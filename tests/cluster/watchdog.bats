@@ -23,12 +23,6 @@ END
     chmod a+rx "$JOBS/impatient"
 }
 
-teardown_file() { cluster_end; }
-
-setup() { plugin_require; }
-
-teardown() { cluster_explain; }
-
 submit() { train_submit "$1" --wrap-with ./impatient -N2 --exclusive -- --ckpt-every 20; }
 
 # nodes_of JOB: its first and its last one.

@@ -22,15 +22,11 @@ setup_file() {
     chmod -R a+rX "$JOBS/bin" && chmod a+x "$JOBS/bin/muster-train"
 }
 
-teardown_file() { cluster_end; }
-
 setup() {
     cluster_require
     [ -e "$MUSTER_PREFIX/libexec/muster-requeue" ] ||
         skip "this build has no muster-requeue: no Slurm headers"
 }
-
-teardown() { cluster_explain; }
 
 # plain_submit NAME [SBATCH-OPTION…]: with $MORE for muster-train; prints the job's id.
 plain_submit() {

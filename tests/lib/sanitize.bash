@@ -2,10 +2,9 @@
 # For the bats files that run the unit tests once more under sanitizers.
 # shellcheck shell=bash
 
+load lib/places
 load lib/wait_for
 
-: "${MUSTER_TOP:=$BATS_TEST_DIRNAME/..}" "${MUSTER_BUILD:=$MUSTER_TOP/build}"
-export MUSTER_TOP MUSTER_BUILD
 export MUSTER_TEST_SHARE=50 # of test_damage: one place of this number
 export ASAN_OPTIONS=detect_leaks=1:allocator_may_return_null=1 UBSAN_OPTIONS=print_stacktrace=1
 export TSAN_OPTIONS=halt_on_error=1 OMP_NUM_THREADS=2
