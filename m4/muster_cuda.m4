@@ -1,8 +1,11 @@
-# MUSTER_CUDA: --with-cuda=auto|yes|no|DIR probes nvcc and the CUDA runtime; --with-cuda-arch chooses the targets.
+# MUSTER_CUDA: --with-cuda=auto|yes|no|DIR probes nvcc and the CUDA runtime; --with-cuda-arch
+# chooses the targets.
 AC_DEFUN([MUSTER_CUDA], [
-  AC_ARG_WITH([cuda], [AS_HELP_STRING([--with-cuda=auto|yes|no|DIR], [CUDA kernels (auto)])], [], [with_cuda=auto])
+  AC_ARG_WITH([cuda], [AS_HELP_STRING([--with-cuda=auto|yes|no|DIR], [CUDA kernels (auto)])], [],
+    [with_cuda=auto])
   AC_ARG_WITH([cuda-arch], [AS_HELP_STRING([--with-cuda-arch=LIST],
-    [compute capabilities, such as 80,90,90a (80,90,90a, and PTX of the newest)])], [], [with_cuda_arch=80,90,90a])
+    [compute capabilities, such as 80,90,90a (80,90,90a, and PTX of the newest)])], [],
+      [with_cuda_arch=80,90,90a])
   have_cuda=no NVCC=no CUDA_CPPFLAGS= CUDA_LIBS=
   AS_IF([test "x$with_cuda" != xno], [
     AS_CASE([$with_cuda],
@@ -16,15 +19,18 @@ AC_DEFUN([MUSTER_CUDA], [
       save_CPPFLAGS=$CPPFLAGS; save_LIBS=$LIBS
       CPPFLAGS="$CPPFLAGS $CUDA_CPPFLAGS"; LIBS="$CUDA_LIBS $LIBS"
       AC_MSG_CHECKING([for the CUDA runtime])
-      AC_LINK_IFELSE([AC_LANG_PROGRAM([[#include <cuda_runtime.h>]], [[int n; return cudaGetDeviceCount(&n) == 0;]])],
+      AC_LINK_IFELSE([AC_LANG_PROGRAM([[#include <cuda_runtime.h>]],
+        [[int n; return cudaGetDeviceCount(&n) == 0;]])],
         [have_cuda=yes])
       AC_MSG_RESULT([$have_cuda])
-      dnl Programs have to start on nodes without CUDA, too: with the runtime inside they need nothing of it until they use it.
+      dnl Programs have to start on nodes without CUDA, too: with the runtime inside they need
+      dnl nothing of it until they use it.
       AS_IF([test $have_cuda = yes], [
         static_LIBS="-L$cuda_lib -Wl,-rpath,$cuda_lib -lcudart_static -ldl -lrt -lpthread"
         LIBS="$static_LIBS $save_LIBS"
         AC_MSG_CHECKING([for the CUDA runtime as an archive])
-        AC_LINK_IFELSE([AC_LANG_PROGRAM([[#include <cuda_runtime.h>]], [[int n; return cudaGetDeviceCount(&n) == 0;]])],
+        AC_LINK_IFELSE([AC_LANG_PROGRAM([[#include <cuda_runtime.h>]],
+          [[int n; return cudaGetDeviceCount(&n) == 0;]])],
           [CUDA_LIBS=$static_LIBS; AC_MSG_RESULT([yes])], [AC_MSG_RESULT([no])])])
       CPPFLAGS=$save_CPPFLAGS; LIBS=$save_LIBS])
     AS_IF([test $have_cuda = no && test "x$with_cuda" != xauto],
@@ -36,7 +42,8 @@ AC_DEFUN([MUSTER_CUDA], [
       NVCC_ARCH="$NVCC_ARCH -gencode=arch=compute_$arch,code=sm_$arch"
       AS_CASE([$arch], [*a], [], [ptx_arch=$arch])
     done
-    AS_IF([test -n "$ptx_arch"], [NVCC_ARCH="$NVCC_ARCH -gencode=arch=compute_$ptx_arch,code=compute_$ptx_arch"])],
+    AS_IF([test -n "$ptx_arch"],
+      [NVCC_ARCH="$NVCC_ARCH -gencode=arch=compute_$ptx_arch,code=compute_$ptx_arch"])],
     [CUDA_LIBS=])
   AM_CONDITIONAL([HAVE_CUDA], [test $have_cuda = yes])
   AC_SUBST([NVCC])

@@ -1,14 +1,18 @@
-# MUSTER_CUDNN: --with-cudnn-frontend=DIR builds cuDNN's attention in, an option beside ours; --with-cudnn=DIR says where cuDNN's own
-# headers are. Both are headers only: the library is loaded when a run asks for it.
+# MUSTER_CUDNN: --with-cudnn-frontend=DIR builds cuDNN's attention in, an option beside ours;
+# --with-cudnn=DIR says where cuDNN's own headers are. Both are headers only: the library is loaded
+# when a run asks for it.
 AC_DEFUN([MUSTER_CUDNN], [
   AC_REQUIRE([MUSTER_CUBLAS])
-  AC_ARG_WITH([cudnn-frontend], [AS_HELP_STRING([--with-cudnn-frontend=DIR], [cuDNN's attention: where its frontend 1.x is (no)])],
+  AC_ARG_WITH([cudnn-frontend], [AS_HELP_STRING([--with-cudnn-frontend=DIR],
+    [cuDNN's attention: where its frontend 1.x is (no)])],
     [], [with_cudnn_frontend=no])
-  AC_ARG_WITH([cudnn], [AS_HELP_STRING([--with-cudnn=DIR], [where cuDNN 9 is, if not beside CUDA])], [], [with_cudnn=])
+  AC_ARG_WITH([cudnn], [AS_HELP_STRING([--with-cudnn=DIR], [where cuDNN 9 is, if not beside CUDA])],
+    [], [with_cudnn=])
   have_cudnn=no CUDNN_CPPFLAGS=
   AS_IF([test "x$with_cudnn_frontend" != xno], [
     AS_IF([test $have_cublas = no], [AC_MSG_ERROR([cuDNN's attention needs CUDA and cuBLASLt])])
-    CUDNN_CPPFLAGS="-isystem $with_cudnn_frontend/include ${with_cudnn:+-isystem $with_cudnn/include}"
+    CUDNN_CPPFLAGS="-isystem $with_cudnn_frontend/include"
+    CUDNN_CPPFLAGS="$CUDNN_CPPFLAGS ${with_cudnn:+-isystem $with_cudnn/include}"
     AC_LANG_PUSH([C++])
     save_CPPFLAGS=$CPPFLAGS
     CPPFLAGS="$CPPFLAGS $CUDNN_CPPFLAGS $CUDA_CPPFLAGS"
@@ -22,7 +26,8 @@ AC_DEFUN([MUSTER_CUDNN], [
     CPPFLAGS=$save_CPPFLAGS
     AC_LANG_POP([C++])
     AS_IF([test $have_cudnn = no],
-      [AC_MSG_ERROR([cudnn.h of cuDNN 9 or cudnn_frontend.h 1.x not found: --with-cudnn=DIR, --with-cudnn-frontend=DIR])])])
+      [AC_MSG_ERROR([cudnn.h of cuDNN 9 or cudnn_frontend.h 1.x not found: --with-cudnn=DIR, dnl
+--with-cudnn-frontend=DIR])])])
   AM_CONDITIONAL([HAVE_CUDNN], [test $have_cudnn = yes])
   AC_SUBST([CUDNN_CPPFLAGS])
 ])

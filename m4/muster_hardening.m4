@@ -1,5 +1,6 @@
-# MUSTER_HARDENING: what the compiler and the linker have against an attacker. tests/hardening.bats looks at what came of it.
-# A flag that the caller's own CFLAGS make impossible is left out: no _FORTIFY_SOURCE without optimisation, or over another.
+# MUSTER_HARDENING: what the compiler and the linker have against an attacker. tests/hardening.bats
+# looks at what came of it. A flag that the caller's own CFLAGS make impossible is left out: no
+# _FORTIFY_SOURCE without optimisation, or over another.
 AC_DEFUN([MUSTER_HARDENING], [
   muster_hardening=
   MUSTER_HARDENING_TRY([-fstack-protector-strong])
@@ -13,13 +14,15 @@ AC_DEFUN([MUSTER_HARDENING], [
   AC_COMPILE_IFELSE([AC_LANG_PROGRAM([[
     #ifndef __PIE__
     #error no
-    #endif]])], [], [muster_hardening="$muster_hardening -fPIE"; MUSTER_LDFLAGS="$MUSTER_LDFLAGS -pie"])
+    #endif]])], [], [muster_hardening="$muster_hardening -fPIE"
+    MUSTER_LDFLAGS="$MUSTER_LDFLAGS -pie"])
   MUSTER_CFLAGS="$MUSTER_CFLAGS$muster_hardening"
   MUSTER_CXXFLAGS="$MUSTER_CXXFLAGS$muster_hardening"
   AC_SUBST([MUSTER_LDFLAGS])
 ])
 
-# MUSTER_HARDENING_TRY(FLAG, [OTHERWISE]): adds a flag with which a program compiles without a warning.
+# MUSTER_HARDENING_TRY(FLAG, [OTHERWISE]): adds a flag with which a program compiles without a
+# warning.
 AC_DEFUN([MUSTER_HARDENING_TRY], [
   AC_MSG_CHECKING([whether $CC takes $1])
   muster_saved_CFLAGS=$CFLAGS

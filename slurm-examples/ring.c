@@ -1,9 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* A C program with all that libmuster gives. Each rank has a number, and in a step adds that of its left neighbour. It stops
- * when its nodes are taken away, and goes on where it stood when it has them again. slurm-examples/ring.sbatch starts it.
+/* A C program with all that libmuster gives. Each rank has a number, and in a step adds that of its
+ * left neighbour. It stops when its nodes are taken away, and goes on where it stood when it has
+ * them again. slurm-examples/ring.sbatch starts it. The second line is for nodes with GPUs.
  *
- *     cc -std=c99 ring.c $(pkg-config --cflags --libs muster) -o ring
- *     cc -std=c99 -DRING_NCCL ring.c $(pkg-config --cflags --libs muster) -lnccl -lcudart -o ring      where there are GPUs */
+ *   cc -std=c99 ring.c $(pkg-config --cflags --libs muster) -o ring
+ *   cc -std=c99 -DRING_NCCL ring.c $(pkg-config --cflags --libs muster) -lnccl -lcudart -o ring */
 #include <math.h>
 #include <muster.h>
 #include <poll.h>
@@ -23,7 +24,8 @@ static struct muster_ckpt *ckpt; /* of rank 0, which saves for all */
 static struct ncclComm *comm;
 static int rank, size;
 static int64_t state[1 + RANKS]; /* what is saved: the step, then each rank's number */
-static struct word { int64_t number, notice; } words[RANKS]; /* what each rank tells the others in a step */
+/* What each rank sends to the others in a step. */
+static struct word { int64_t number, notice; } words[RANKS];
 
 /* Every rank gets every rank's word: GPU to GPU, or over the rendezvous, which does for little. */
 static int exchange(const struct word *mine)
@@ -32,11 +34,14 @@ static int exchange(const struct word *mine)
 	static struct word *gpu; /* all words, then this rank's */
 	int status;
 	if (!comm && ((status = muster_nccl_comm(muster, 0, &comm)) || (status = muster_agree(muster,
-			cudaMalloc((void **)&gpu, sizeof words + sizeof *mine) ? MUSTER_FAULT : MUSTER_OK, "no memory on the GPU", 0))))
+			cudaMalloc((void **)&gpu, sizeof words + sizeof *mine) ? MUSTER_FAULT : MUSTER_OK,
+			"no memory on the GPU", 0))))
 		return status; /* of the first rank that failed, whose reason all have */
 	cudaMemcpy(gpu + RANKS, mine, sizeof *mine, cudaMemcpyHostToDevice);
-	status = muster_nccl_wait(muster, comm, ncclAllGather(gpu + RANKS, gpu, 2, ncclInt64, comm, NULL), NULL, 0);
-	if (status == MUSTER_OK && cudaMemcpy(words, gpu, (size_t)size * sizeof *mine, cudaMemcpyDeviceToHost))
+	status = muster_nccl_wait(muster, comm,
+		ncclAllGather(gpu + RANKS, gpu, 2, ncclInt64, comm, NULL), NULL, 0);
+	if (status == MUSTER_OK
+		&& cudaMemcpy(words, gpu, (size_t)size * sizeof *mine, cudaMemcpyDeviceToHost))
 		return muster_agree(muster, MUSTER_FAULT, "couldn't read from the GPU", 0);
 	return status;
 #else
@@ -59,12 +64,14 @@ static int begin(const char *dir)
 	return muster_ckpt_resume(muster, &plan, 0, &ckpt, &step);
 }
 
-/* Until the last step, or the one in which the first rank has heard of a notice: all stop behind the same one. */
+/* Until the last step, or the one in which the first rank has heard of a notice: all stop after the
+ * same one. */
 static int run(int64_t steps)
 {
 	int i, status, stop = 0;
 	if (rank == 0)
-		printf("ring: attempt %d: %d ranks begin behind step %lld\n", muster_attempt(muster), size, (long long)state[0]);
+		printf("ring: attempt %d: %d ranks begin after step %lld\n", muster_attempt(muster), size,
+			(long long)state[0]);
 	while (state[0] < steps && !stop) {
 		struct pollfd notice = { muster_notice_fd(), POLLIN, 0 };
 		poll(&notice, 1, 50); /* ms: a step's work, which a notice cuts short */
@@ -88,11 +95,14 @@ int main(int argc, char **argv)
 {
 	int status = MUSTER_USAGE;
 	setvbuf(stdout, NULL, _IOLBF, BUFSIZ);
-	if (argc == 3 && (status = muster_notice_begin()) == MUSTER_OK && (status = muster_open(&muster, 60)) == MUSTER_OK
+	if (argc == 3 && (status = muster_notice_begin()) == MUSTER_OK
+		&& (status = muster_open(&muster, 60)) == MUSTER_OK
 		&& (status = begin(argv[2])) == MUSTER_OK)
 		status = run(atoll(argv[1]));
-	status = muster_end(muster, ckpt, comm, status, 60); /* waits for the last save, and for all ranks */
+	/* waits for the last save, and for all ranks */
+	status = muster_end(muster, ckpt, comm, status, 60);
 	if (status != MUSTER_OK && status != MUSTER_REQUEUE)
-		fprintf(stderr, "ring: %s\n", argc == 3 ? muster_error() : "usage: ring STEPS CHECKPOINT-DIRECTORY");
+		fprintf(stderr, "ring: %s\n",
+			argc == 3 ? muster_error() : "usage: ring STEPS CHECKPOINT-DIRECTORY");
 	return status;
 }

@@ -113,7 +113,7 @@ END
 @test "the example stops at a notice with 75, resumes, and comes to the right result" {
     build cc -std=c99 -pedantic -Wall -Wextra -Werror -o ring "$MUSTER_TOP/slurm-examples/ring.c"
     ./ring 60 run >first 2>&1 &
-    until grep -qs 'begin behind' first; do sleep 0.05; done
+    until grep -qs 'begin after' first; do sleep 0.05; done
     sleep 0.3
     kill -TERM $!
     status=0
@@ -121,7 +121,7 @@ END
     cat first
     [ $status -eq 75 ]
     ./ring 60 run | tee second
-    step=$(sed -n 's/.*1 ranks begin behind step //p' second)
+    step=$(sed -n 's/.*1 ranks begin after step //p' second)
     [ "$step" -gt 0 ]
     [ "$step" -lt 60 ]
     grep -qx "ring: after step $step: $(awk -v n="$step" \

@@ -63,7 +63,7 @@ for file in "${files[@]}"; do
     *.sbatch) sbatch+=("$file") ;;
     *.sh | *.bash) shell+=("$file") ;;
     *.py) python+=("$file") ;;
-    *.mk | Makefile.am) make+=("$file") ;;
+    *.mk | *.m4 | Makefile.am | configure.ac) make+=("$file") ;;
     *.awk) awk+=("$file") ;;
     doc/*.[1-9]) pages+=("$file") ;;
     *.md) prose+=("$file") ;;
@@ -138,7 +138,8 @@ if [ -z "$tidy" ]; then
     ! tool mandoc mandoc || check pages pages_mandoc
     if tool pyflakes3 pyflakes3; then check python python_flakes; else ! tool python3 python3 ||
         check python python_syntax; fi
-    text=("${shell[@]}" "${bats[@]}" "${sbatch[@]}" "${python[@]}" "${make[@]}" "${awk[@]}")
+    text=("${sources[@]}" "${shell[@]}" "${bats[@]}" "${sbatch[@]}" "${python[@]}" "${make[@]}")
+    text+=("${awk[@]}")
     check text long_lines "$LONG_CODE" "${text[@]}"
     prose+=("${pages[@]}")
     check prose long_lines "$LONG_PROSE" "${prose[@]}"

@@ -112,14 +112,14 @@ say() {
 
 @test "the example over NCCL: connected slowly, stopped by a notice on one rank, resumed, and the right result" {
     export FAKE_INIT=slow
-    (for ((k = 0; k < 100; k++)); do grep -qs 'begin behind' out-0 && break || sleep 0.1; done
+    (for ((k = 0; k < 100; k++)); do grep -qs 'begin after' out-0 && break || sleep 0.1; done
     sleep 0.4; kill -TERM "$(sed -n 2p pids)") 3>&- &
     ranks 3 "$BATS_FILE_TMPDIR/ring" 40 run
     [ "$statuses" = "75 75 75 " ]
     cp out-0 first
     ranks 3 "$BATS_FILE_TMPDIR/ring" 40 run
     [ "$statuses" = "0 0 0 " ]
-    step=$(sed -n 's/.*3 ranks begin behind step //p' out-0)
+    step=$(sed -n 's/.*3 ranks begin after step //p' out-0)
     [ "$step" -gt 0 ]
     [ "$step" -lt 40 ]
     for at in "$step" 40; do

@@ -145,8 +145,8 @@ END
     job_wait "$job" 120 COMPLETED
     cat "$(job_output "$job")"
     [ "$(job_restarts "$job")" -eq 1 ]
-    [ "$(grep -c 'ring: attempt 0: 8 ranks begin behind step 0$' "$(job_output "$job")")" -eq 1 ]
-    resumed=$(sed -n 's/ring: attempt 1: 8 ranks begin behind step //p' "$(job_output "$job")")
+    [ "$(grep -c 'ring: attempt 0: 8 ranks begin after step 0$' "$(job_output "$job")")" -eq 1 ]
+    resumed=$(sed -n 's/ring: attempt 1: 8 ranks begin after step //p' "$(job_output "$job")")
     [ "$resumed" -ge 20 ]
     [ "$resumed" -lt 120 ]
     # It stopped and went on at the very step, and nobody else's.
