@@ -89,7 +89,7 @@ static int open_step(struct step *s, struct ops *ops, const struct model_config 
 		|| ops->tune(ops, TUNE_SECONDS, err) < 0)
 		return -1;
 	const struct tensor_table *table = model_tensors(s->model);
-	if (state_alloc(&s->state, ops, table, err) < 0)
+	if (state_alloc(&s->state, ops, table, NULL, 0, err) < 0)
 		return -1;
 	state_init(&s->state, 1);
 	s->batch = (struct batch) { .samples = samples,

@@ -102,12 +102,13 @@ static double train(struct run *r)
 {
 	double loss, start = clock_now();
 	int64_t valid = (int64_t)r->batch.samples * r->batch.positions;
+	const struct zero_shard all = { 0, 0, r->table->elements };
 
 	optimizer_begin(&schedule, ++r->step, valid, r->ops->params);
 	model_train(r->model, &r->batch, r->grads, 0, &loss, &valid, NULL, NULL);
 	if (!optimizer_clip(&schedule, loss, norm_of(r), r->ops->params))
 		die("the loss is not finite");
-	optimizer_update(r->ops, r->table, &r->state, &r->state, r->grads);
+	optimizer_update(r->ops, r->table, &all, 1, &r->state, &r->state, r->grads);
 	return clock_now() - start;
 }
 

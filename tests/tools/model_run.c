@@ -229,6 +229,7 @@ static void train(struct run *run, const struct records *in, FILE *out)
 	AUTO_FREE double *curve = calloc(steps, sizeof *curve);
 	AUTO_FREE double *norms = calloc(steps, sizeof *norms);
 	const struct adamw_state state = { run->weights, run->m, run->v };
+	const struct zero_shard all = { 0, 0, run->table->elements };
 	for (size_t i = 0; i < steps; i++) {
 		const struct batch batch = batch_of(run, in, (int)i);
 		curve[i] = train_step(run, &batch, i + 1, &norms[i]);
@@ -236,7 +237,7 @@ static void train(struct run *run, const struct records *in, FILE *out)
 			write_record(out, "loss", curve, sizeof *curve);
 			write_tensors(run, true, run->grads, out);
 		}
-		optimizer_update(run->ops, run->table, &state, &state, run->grads);
+		optimizer_update(run->ops, run->table, &all, 1, &state, &state, run->grads);
 		model_settle(run->model, run->weights);
 		model_bind(run->model, run->weights);
 	}

@@ -11,4 +11,12 @@ struct zero_shard {
 	size_t first, end; /* elements */
 };
 
+/* The elements of the shard that are among [first, end); none where it ends before it begins. */
+static inline struct zero_shard zero_shard_cut(const struct zero_shard *shard, size_t first,
+	size_t end)
+{
+	return (struct zero_shard) { shard->rank, shard->first > first ? shard->first : first,
+		shard->end < end ? shard->end : end };
+}
+
 #endif

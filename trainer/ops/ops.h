@@ -195,7 +195,7 @@ struct ops {
 	void (*adamw)(struct ops *ops, const struct adamw_state *to, const struct adamw_state *from,
 		float *compute, const float *grad, size_t count, int decay);
 	/* The same on all these chunks of the arenas at once; the chunks lie in the device's memory,
-	 * too. NULL where that is no faster. */
+	 * too. NULL where that is the host's. */
 	void (*adamw_chunks)(struct ops *ops, const struct adamw_state *to,
 		const struct adamw_state *from, float *compute, const float *grad,
 		const struct adamw_chunk *chunks, size_t count);

@@ -189,8 +189,7 @@ static int alloc_state(struct run *run, struct err *err)
 	const struct tensor_table *tensors = model_tensors(run->model);
 	size_t count;
 	const struct zero_shard *own = ddp_own(run->ddp, &count);
-	return run->settings.zero ? state_alloc_shards(&run->state, run->ops, tensors, own, count, err)
-							  : state_alloc(&run->state, run->ops, tensors, err);
+	return state_alloc(&run->state, run->ops, tensors, own, count, err);
 }
 
 static int build_model(struct run *run, struct err *err)

@@ -66,26 +66,23 @@ static int alloc_wants(struct wants *wants, const struct state *state, struct er
 	return wants->wants ? 0 : err_set(err, "resume: out of memory");
 }
 
-/* Adds the elements [first, end) of the arena, as far as they are the parameter's. */
+/* Adds the elements of the arena that are both the shard's and the parameter's. */
 static void want(struct wants *wants, const struct tensor *row, enum snapshot_state s, float *arena,
-	size_t first, size_t end)
+	const struct zero_shard *shard)
 {
-	first = first > row->offset ? first : row->offset;
-	end = end < row->offset + row->count ? end : row->offset + row->count;
-	if (row->role == TENSOR_PARAMETER && first < end)
-		wants->wants[wants->count++] =
-			(struct ckpt_want) { s, row->name, first - row->offset, end - first, arena + first };
+	const struct zero_shard run = zero_shard_cut(shard, row->offset, row->offset + row->count);
+	if (row->role == TENSOR_PARAMETER && run.first < run.end)
+		wants->wants[wants->count++] = (struct ckpt_want) { s, row->name, run.first - row->offset,
+			run.end - run.first, arena + run.first };
 }
 
 /* Adds the moments that this rank keeps. */
 static void want_moments(struct wants *wants, const struct state *state)
 {
-	const struct zero_shard all = { 0, 0, state->tensors->elements };
-	const struct zero_shard *own = state->sharded ? state->own : &all;
 	for (int r = 0; r < state->tensors->count; r++)
-		for (size_t i = 0; i < (state->sharded ? state->own_count : 1); i++) {
-			want(wants, &state->tensors->rows[r], SNAPSHOT_M, state->m, own[i].first, own[i].end);
-			want(wants, &state->tensors->rows[r], SNAPSHOT_V, state->v, own[i].first, own[i].end);
+		for (size_t i = 0; i < state->own_count; i++) {
+			want(wants, &state->tensors->rows[r], SNAPSHOT_M, state->m, &state->own[i]);
+			want(wants, &state->tensors->rows[r], SNAPSHOT_V, state->v, &state->own[i]);
 		}
 }
 
@@ -101,7 +98,7 @@ static int read_state(struct run *run, struct ckpt *ckpt, struct err *err)
 		const struct tensor *row = &state->tensors->rows[i];
 		if (check_tensor(ckpt, row, err) < 0)
 			return -1;
-		want(&wants, row, SNAPSHOT_MASTER, state->weights, 0, state->tensors->elements);
+		want(&wants, row, SNAPSHOT_MASTER, state->weights, &state->whole);
 	}
 	want_moments(&wants, state);
 	int rc = ckpt_load(ckpt, list, wants.count, err);

@@ -126,16 +126,12 @@ static int add_moments(struct device_snapshot *snapshot_copy, size_t arena,
 	const struct zero_shard *run, const float *from, size_t most)
 {
 	const struct state *state = snapshot_copy->state;
-	size_t at = 0;
-	if (!state->sharded)
-		return add_run(snapshot_copy, arena, run->first, run->end, from + run->first, most);
-	for (size_t i = 0; i < state->own_count; i++) {
-		const struct zero_shard *own = &state->own[i];
-		size_t first = run->first > own->first ? run->first : own->first,
-			   end = run->end < own->end ? run->end : own->end;
-		if (first < end
-			&& add_run(snapshot_copy, arena, first, end, from + at + (first - own->first), most)
-				< 0)
+	for (size_t i = 0, at = 0; i < state->own_count; i++) {
+		const struct zero_shard *own = &state->own[i],
+								kept = zero_shard_cut(own, run->first, run->end);
+		if (add_run(snapshot_copy, arena, kept.first, kept.end,
+				from + at + (kept.first - own->first), most)
+			< 0)
 			return -1;
 		at += own->end - own->first;
 	}

@@ -36,10 +36,9 @@ static void add_shard(struct layout *layout, const struct zero_shard *shard)
 {
 	for (int i = 0; i < layout->table->count; i++) {
 		const struct tensor *row = &layout->table->rows[i];
-		size_t first = row->offset > shard->first ? row->offset : shard->first;
-		size_t end = row->offset + row->count < shard->end ? row->offset + row->count : shard->end;
-		if (row->role == TENSOR_PARAMETER && first < end)
-			add_slice(layout, row, first - row->offset, end - first, shard->rank);
+		const struct zero_shard run = zero_shard_cut(shard, row->offset, row->offset + row->count);
+		if (row->role == TENSOR_PARAMETER && run.first < run.end)
+			add_slice(layout, row, run.first - row->offset, run.end - run.first, shard->rank);
 	}
 }
 

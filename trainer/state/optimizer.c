@@ -53,46 +53,40 @@ static struct adamw_state at(const struct adamw_state *arenas, size_t offset)
 		struct adamw_state) { arenas->weights + offset, arenas->m + offset, arenas->v + offset };
 }
 
-void optimizer_update_run(struct ops *ops, const struct tensor_table *table,
-	const struct adamw_state *to, const struct adamw_state *from, float *compute,
-	const float *grads, size_t first, size_t end)
+void optimizer_update(struct ops *ops, const struct tensor_table *table,
+	const struct zero_shard *own, size_t own_count, const struct adamw_state *to,
+	const struct adamw_state *from, const float *grads)
 {
-	for (int i = 0; i < table->count; i++) {
-		const struct tensor *row = &table->rows[i];
-		size_t begin = row->offset > first ? row->offset : first;
-		size_t stop = row->offset + row->count < end ? row->offset + row->count : end;
-		if (row->role != TENSOR_PARAMETER || begin >= stop)
-			continue;
-		const struct adamw_state run_to = at(to, begin), run_from = at(from, begin);
-		float *cast =
-			compute ? (float *)(void *)((char *)compute + begin * ops->element) : run_to.weights;
-		ops->adamw(ops, &run_to, &run_from, cast, grads + begin, stop - begin, row->decay);
-	}
+	for (size_t k = 0; k < own_count; k++)
+		for (int i = 0; i < table->count; i++) {
+			const struct tensor *row = &table->rows[i];
+			const struct zero_shard run =
+				zero_shard_cut(&own[k], row->offset, row->offset + row->count);
+			if (row->role != TENSOR_PARAMETER || run.first >= run.end)
+				continue;
+			const struct adamw_state run_to = at(to, run.first), run_from = at(from, run.first);
+			ops->adamw(ops, &run_to, &run_from, run_to.weights, grads + run.first,
+				run.end - run.first, row->decay);
+		}
 }
 
-static size_t add_chunks(const struct tensor *row, size_t begin, size_t end,
-	struct adamw_chunk *chunks, size_t count, size_t most)
+size_t optimizer_chunks(const struct tensor_table *table, const struct zero_shard *own,
+	size_t own_count, struct adamw_chunk *chunks, size_t most)
 {
-	for (; begin < end; begin += ADAMW_CHUNK, count++)
-		if (count < most)
-			chunks[count] = (struct adamw_chunk) { .first = begin,
-				.moments = begin,
-				.decay = row->decay,
-				.count = (uint32_t)(end - begin < ADAMW_CHUNK ? end - begin : ADAMW_CHUNK) };
-	return count;
-}
-
-size_t optimizer_chunks(const struct tensor_table *table, size_t first, size_t end,
-	struct adamw_chunk *chunks, size_t most)
-{
-	size_t count = 0;
-	for (int i = 0; i < table->count; i++) {
-		const struct tensor *row = &table->rows[i];
-		size_t begin = row->offset > first ? row->offset : first;
-		size_t stop = row->offset + row->count < end ? row->offset + row->count : end;
-		if (row->role == TENSOR_PARAMETER)
-			count = add_chunks(row, begin, stop, chunks, count, most);
-	}
+	size_t count = 0, moments = 0;
+	for (size_t k = 0; k < own_count; moments += own[k].end - own[k].first, k++)
+		for (int i = 0; i < table->count; i++) {
+			const struct tensor *row = &table->rows[i];
+			struct zero_shard run = zero_shard_cut(&own[k], row->offset, row->offset + row->count);
+			for (; row->role == TENSOR_PARAMETER && run.first < run.end;
+				 run.first += ADAMW_CHUNK, count++)
+				if (count < most)
+					chunks[count] = (struct adamw_chunk) { .first = run.first,
+						.moments = run.first - own[k].first + moments,
+						.decay = row->decay,
+						.count = (uint32_t)(run.end - run.first < ADAMW_CHUNK ? run.end - run.first
+																			  : ADAMW_CHUNK) };
+		}
 	return count;
 }
 
@@ -105,11 +99,4 @@ void optimizer_keep(const struct tensor_table *table, const struct adamw_state *
 			memmove(to->weights + row->offset, from->weights + row->offset,
 				row->count * sizeof *to->weights);
 	}
-}
-
-void optimizer_update(struct ops *ops, const struct tensor_table *table,
-	const struct adamw_state *to, const struct adamw_state *from, const float *grads)
-{
-	optimizer_update_run(ops, table, to, from, NULL, grads, 0, table->elements);
-	optimizer_keep(table, to, from);
 }

@@ -8,6 +8,7 @@
 #include <stdint.h>
 
 #include "trainer/model/tensors.h"
+#include "trainer/model/zero_shard.h"
 #include "trainer/ops/ops.h"
 
 struct optimizer_config {
@@ -35,23 +36,18 @@ void optimizer_begin(const struct optimizer_config *config, uint64_t step, int64
 bool optimizer_clip(const struct optimizer_config *config, double loss, double norm,
 	struct step_params *params);
 
-/* AdamW over all parameters, from the arenas of `from` to those of `to`, which may be the same;
- * only matrices (tensor.decay) decay. Copies statistics unchanged. The arenas have the table's
- * offsets. Does not touch padding. For ops whose memory is the host's. */
+/* AdamW over the parameters in the shards `own`, from the arenas of `from` to those of `to`, which
+ * may be the same; only matrices (tensor.decay) decay. The arenas have the table's offsets. Does
+ * not touch padding. For ops whose memory is the host's. */
 void optimizer_update(struct ops *ops, const struct tensor_table *table,
-	const struct adamw_state *to, const struct adamw_state *from, const float *grads);
-
-/* The two parts of optimizer_update: optimizer_update_run updates the parameters among elements
- * [first, end), optimizer_keep copies what is no parameter. `compute` is the arena of the new
- * weights in the compute type of the ops; NULL: to->weights. */
-void optimizer_update_run(struct ops *ops, const struct tensor_table *table,
-	const struct adamw_state *to, const struct adamw_state *from, float *compute,
-	const float *grads, size_t first, size_t end);
-/* Lists the chunks of such a run, by place, for ops that update all at once; a chunk's `moments`
- * equals its `first`. Writes at most `most`; returns the number of all. */
-size_t optimizer_chunks(const struct tensor_table *table, size_t first, size_t end,
-	struct adamw_chunk *chunks, size_t most);
+	const struct zero_shard *own, size_t own_count, const struct adamw_state *to,
+	const struct adamw_state *from, const float *grads);
+/* Copies what is no parameter, and so no update changes. */
 void optimizer_keep(const struct tensor_table *table, const struct adamw_state *to,
 	const struct adamw_state *from);
+/* Lists the chunks of such an update for adamw_chunks, by place; the arenas of moments hold those
+ * of `own` only, one shard after the other. Writes at most `most`; returns the number of all. */
+size_t optimizer_chunks(const struct tensor_table *table, const struct zero_shard *own,
+	size_t own_count, struct adamw_chunk *chunks, size_t most);
 
 #endif

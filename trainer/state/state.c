@@ -47,8 +47,15 @@ static float *alloc_arena(struct state *state, bool moments)
 		: state->ops->device->alloc(state->ops->device, arena_bytes(state));
 }
 
-static int alloc_all(struct state *state, struct err *err)
+int state_alloc(struct state *state, struct ops *ops, const struct tensor_table *tensors,
+	const struct zero_shard *own, size_t own_count, struct err *err)
 {
+	*state = (struct state) { .tensors = tensors,
+		.ops = ops,
+		.own = own ? own : &state->whole,
+		.own_count = own ? own_count : 1,
+		.whole = { 0, 0, tensors->elements },
+		.sharded = own != NULL };
 	state->weights = alloc_arena(state, false);
 	state->m = alloc_arena(state, true);
 	state->v = alloc_arena(state, true);
@@ -59,24 +66,6 @@ static int alloc_all(struct state *state, struct err *err)
 		"memory: couldn't get 3 x %zu MB for weights and moments: use a smaller model, or more "
 		"memory",
 		arena_bytes(state) >> 20);
-}
-
-int state_alloc(struct state *state, struct ops *ops, const struct tensor_table *tensors,
-	struct err *err)
-{
-	*state = (struct state) { .tensors = tensors, .ops = ops };
-	return alloc_all(state, err);
-}
-
-int state_alloc_shards(struct state *state, struct ops *ops, const struct tensor_table *tensors,
-	const struct zero_shard *own, size_t count, struct err *err)
-{
-	*state = (struct state) { .tensors = tensors,
-		.ops = ops,
-		.own = own,
-		.own_count = count,
-		.sharded = true };
-	return alloc_all(state, err);
 }
 
 static void release(struct state *state, float *arena, bool moments)
@@ -132,23 +121,16 @@ static void copy(float *to, const float *from, size_t bytes)
 			bytes - at < CHUNK_BYTES ? bytes - at : CHUNK_BYTES);
 }
 
-static void copy_own(const struct state *state, float *to, const float *from)
-{
-	for (size_t i = 0; i < state->own_count; i++)
-		copy(to + state->own[i].first, from + state->own[i].first,
-			(state->own[i].end - state->own[i].first) * sizeof *to);
-}
-
 /* Moves one arena after the other, so that at most one exists twice. */
 void state_move(struct state *state, const struct adamw_state *to)
 {
 	float **arenas[] = { &state->weights, &state->m, &state->v },
 		  *const places[] = { to->weights, to->m, to->v };
 	for (int i = 0; i < 3; i++) {
-		if (i > 0 && state->sharded)
-			copy_own(state, places[i], *arenas[i]);
-		else
-			copy(places[i], *arenas[i], arena_bytes(state));
+		const struct zero_shard *run = i > 0 ? state->own : &state->whole;
+		for (size_t left = i > 0 ? state->own_count : 1; left > 0; left--, run++)
+			copy(places[i] + run->first, *arenas[i] + run->first,
+				(run->end - run->first) * sizeof **arenas[i]);
 		release(state, *arenas[i], i > 0);
 		*arenas[i] = places[i];
 	}
@@ -160,7 +142,7 @@ void state_move(struct state *state, const struct adamw_state *to)
 /* Number of moments that are kept here. On the device their runs lie one after the other. */
 static size_t own_elements(const struct state *state)
 {
-	size_t elements = state->sharded ? 0 : state->tensors->elements;
+	size_t elements = 0;
 	for (size_t i = 0; i < state->own_count; i++)
 		elements += state->own[i].end - state->own[i].first;
 	return elements;
@@ -170,42 +152,30 @@ static size_t own_elements(const struct state *state)
 static void upload_moments(struct state *state)
 {
 	float *const host[] = { state->m, state->v },
-				 *const device[] = { state->device.m, state->device.v };
-	const struct zero_shard all = { 0, 0, state->tensors->elements };
-	struct ops *ops = state->ops;
-	for (int i = 0; i < 2; i++) {
-		size_t at = 0, count = state->sharded ? state->own_count : 1;
-		const struct zero_shard *own = state->sharded ? state->own : &all;
-		for (size_t k = 0; k < count; at += own[k].end - own[k].first, k++) {
-			size_t bytes = (own[k].end - own[k].first) * sizeof(float);
-			ops->device->copy_in(ops->device, device[i] + at, host[i] + own[k].first, bytes);
+				 *const to[] = { state->device.m, state->device.v };
+	struct device *device = state->ops->device;
+	for (int i = 0; i < 2; i++)
+		for (size_t k = 0, at = 0; k < state->own_count; k++) {
+			size_t first = state->own[k].first, count = state->own[k].end - first;
+			device->copy_in(device, to[i] + at, host[i] + first, count * sizeof(float));
+			at += count;
 		}
-	}
 }
 
 /* Makes one table of chunks for an update of `own`, in device memory. */
 static int upload_chunks(struct state *state, struct err *err)
 {
-	const struct zero_shard all = { 0, 0, state->tensors->elements };
-	const struct zero_shard *own = state->sharded ? state->own : &all;
-	size_t shards = state->sharded ? state->own_count : 1, count = 0, at = 0;
-	for (size_t i = 0; i < shards; i++)
-		count += optimizer_chunks(state->tensors, own[i].first, own[i].end, NULL, 0);
+	struct device *device = state->ops->device;
+	size_t count = optimizer_chunks(state->tensors, state->own, state->own_count, NULL, 0);
 	AUTO_FREE struct adamw_chunk *chunks = calloc(count + 1, sizeof *chunks);
-	state->chunks =
-		chunks ? state->ops->device->alloc(state->ops->device, count * sizeof *chunks) : NULL;
+	state->chunks = chunks ? device->alloc(device, count * sizeof *chunks) : NULL;
 	if (!state->chunks)
-		return device_check(state->ops->device, err) < 0
+		return device_check(device, err) < 0
 			? -1
 			: err_set(err, "memory: couldn't prepare the update: out of memory");
-	for (size_t i = 0; i < shards; at += own[i].end - own[i].first, i++) {
-		size_t first = state->chunk_count;
-		state->chunk_count += optimizer_chunks(state->tensors, own[i].first, own[i].end,
-			chunks + first, count - first);
-		for (size_t k = first; k < state->chunk_count; k++)
-			chunks[k].moments = chunks[k].first - own[i].first + at;
-	}
-	state->ops->device->copy_in(state->ops->device, state->chunks, chunks, count * sizeof *chunks);
+	state->chunk_count =
+		optimizer_chunks(state->tensors, state->own, state->own_count, chunks, count);
+	device->copy_in(device, state->chunks, chunks, count * sizeof *chunks);
 	return 0;
 }
 
@@ -242,7 +212,7 @@ int state_upload(struct state *state, struct err *err)
 	ops->device->copy_in(ops->device, state->device.weights, state->weights, arena_bytes(state));
 	upload_moments(state);
 	cast(state);
-	if (ops->adamw_chunks && upload_chunks(state, err) < 0)
+	if (upload_chunks(state, err) < 0)
 		return -1;
 	release_host(state);
 	return device_check(ops->device, err);
@@ -277,11 +247,6 @@ size_t state_bytes(const struct state *state)
 /* Zeroes the moments that are kept here. */
 static void zero_moments(struct state *state)
 {
-	size_t bytes = arena_bytes(state);
-	if (!state->sharded) {
-		memset(state->m, 0, bytes);
-		memset(state->v, 0, bytes);
-	}
 	for (size_t i = 0; i < state->own_count; i++) {
 		const struct zero_shard *own = &state->own[i];
 		memset(state->m + own->first, 0, (own->end - own->first) * sizeof(float));
@@ -378,41 +343,6 @@ uint64_t state_weights_hash(struct state *state)
 	return hash_bytes(state->weights, state->tensors->elements * sizeof(float)).low | 1;
 }
 
-/* Updates in place: a snapshot holds a copy. */
-static void update_device(struct state *state, const float *grads)
-{
-	const struct zero_shard all = { 0, 0, state->tensors->elements };
-	const struct zero_shard *own = state->sharded ? state->own : &all;
-	size_t at = 0, count = state->sharded ? state->own_count : 1;
-	if (state->chunks) {
-		state->ops->adamw_chunks(state->ops, &state->device, &state->device, state->compute, grads,
-			state->chunks, state->chunk_count);
-		return;
-	}
-	for (size_t i = 0; i < count; at += own[i].end - own[i].first, i++) {
-		/* The optimizer adds an element's offset in an arena, but the moments of a shard lie
-		 * elsewhere. */
-		uintptr_t shift = (own[i].first - at) * sizeof(float);
-		const struct adamw_state shard = { state->device.weights,
-			(float *)((uintptr_t)state->device.m - shift),
-			(float *)((uintptr_t)state->device.v - shift) };
-		optimizer_update_run(state->ops, state->tensors, &shard, &shard, state->compute, grads,
-			own[i].first, own[i].end);
-	}
-}
-
-static void update_host(struct state *state, const struct adamw_state *to, const float *grads)
-{
-	const struct adamw_state from = { state->weights, state->m, state->v };
-	if (!state->sharded)
-		optimizer_update(state->ops, state->tensors, to, &from, grads);
-	for (size_t i = 0; i < state->own_count; i++)
-		optimizer_update_run(state->ops, state->tensors, to, &from, NULL, grads,
-			state->own[i].first, state->own[i].end);
-	if (state->sharded)
-		optimizer_keep(state->tensors, to, &from);
-}
-
 void state_update(struct state *state, const float *grads, bool changes)
 {
 	const struct adamw_state from = { state->weights, state->m, state->v };
@@ -420,12 +350,15 @@ void state_update(struct state *state, const float *grads, bool changes)
 	if (state->before)
 		state->before(state->before_arg);
 	state->before = NULL;
-	if (state->device.weights)
-		update_device(state, grads);
-	else
-		update_host(state, &to, grads);
+	if (state->device.weights) { /* in place: a snapshot holds a copy */
+		state->ops->adamw_chunks(state->ops, &state->device, &state->device, state->compute, grads,
+			state->chunks, state->chunk_count);
+		return;
+	}
+	optimizer_update(state->ops, state->tensors, state->own, state->own_count, &to, &from, grads);
 	if (to.weights == from.weights)
 		return;
+	optimizer_keep(state->tensors, &to, &from);
 	state->weights = to.weights;
 	state->m = to.m;
 	state->v = to.v;

@@ -28,24 +28,22 @@ struct state {
 	 * are gone: */
 	struct adamw_state device;  /* moments of `own` only, one run after the other */
 	float *compute;             /* the weights that passes read; device.weights in fp32 */
-	struct adamw_chunk *chunks; /* [chunk_count] of `own`, in device memory, where the ops update
-								   them at once; else NULL */
+	struct adamw_chunk *chunks; /* [chunk_count] of `own`, in device memory */
 	size_t chunk_count;
 	struct hasher *hasher; /* hashes weights that are copied out piece by piece */
 	char *piece;
 	const struct zero_shard *own; /* [own_count] elements whose moments are kept here; memory of the
 									 other ranks' moments is never touched */
 	size_t own_count;
-	bool sharded; /* `own` is not all */
+	struct zero_shard whole; /* all elements: `own`, unless it is sharded */
+	bool sharded;
 };
 
-/* Allocates zeroed arenas; from `ops` where that is host memory. */
+/* Allocates zeroed arenas; from `ops` where that is host memory. With `own`, of the moments only
+ * those of its shards: borrows it until state_free. The arenas still have addresses for all
+ * elements, in host memory. NULL: of all elements. The state must not be moved in memory. */
 int state_alloc(struct state *state, struct ops *ops, const struct tensor_table *tensors,
-	struct err *err);
-/* The same, but with the moments of `own` elements only; borrows `own` until state_free. The arenas
- * still have addresses for all elements, in host memory. */
-int state_alloc_shards(struct state *state, struct ops *ops, const struct tensor_table *tensors,
-	const struct zero_shard *own, size_t count, struct err *err);
+	const struct zero_shard *own, size_t own_count, struct err *err);
 void state_free(struct state *state);
 size_t state_bytes(const struct state *state);
 size_t state_moment_bytes(const struct state *state);

@@ -58,7 +58,7 @@ static double step(struct ops *ops, float *weights)
 	int64_t valid;
 	assert_int_equal(model_prepare(model, ops, BATCH, &err), 0);
 	const struct tensor_table *table = model_tensors(model);
-	assert_int_equal(state_alloc(&state, ops, table, &err), 0);
+	assert_int_equal(state_alloc(&state, ops, table, NULL, 0, &err), 0);
 	state_init(&state, 3);
 	float *grads = ops->device->alloc(ops->device, table->elements * sizeof *grads);
 	const struct fixture f = { .model = model, .table = table };

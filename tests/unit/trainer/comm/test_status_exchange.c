@@ -72,8 +72,8 @@ static int share_body(struct comm *comm, void *arg, struct err *err)
 	struct ops *ops = ops_cpu_create(true, err);
 	struct state state, wanted;
 	const struct tensor_table *table = arg;
-	WORLD_CHECK(ops && state_alloc(&state, ops, table, err) == 0
-		&& state_alloc(&wanted, ops, table, err) == 0);
+	WORLD_CHECK(ops && state_alloc(&state, ops, table, NULL, 0, err) == 0
+		&& state_alloc(&wanted, ops, table, NULL, 0, err) == 0);
 	fill(wanted.weights, table->elements, 1);
 	fill(wanted.m, table->elements, 1e6f);
 	fill(wanted.v, table->elements, 2e6f);

@@ -237,9 +237,7 @@ static int begin(struct training *t, struct comm *comm, struct err *err)
 	if (!t->ddp)
 		return -1;
 	const struct zero_shard *own = ddp_own(t->ddp, &count);
-	if ((t->zero ? state_alloc_shards(&t->state, t->ops, model_tensors(t->model), own, count, err)
-				 : state_alloc(&t->state, t->ops, model_tensors(t->model), err))
-		< 0)
+	if (state_alloc(&t->state, t->ops, model_tensors(t->model), own, count, err) < 0)
 		return -1;
 	state_init(&t->state, 5);
 	model_set_weights_wait(t->model, ddp_wait_weights, t->ddp);

@@ -10,13 +10,12 @@
 static inline float *device_state_read(const struct state *state)
 {
 	size_t elements = state->tensors->elements, at = 0;
-	const struct zero_shard all = { 0, 0, elements }, *own = state->sharded ? state->own : &all;
+	const struct zero_shard *own = state->own;
 	const float *const moments[] = { state->device.m, state->device.v };
 	float *arenas = calloc(3 * elements, sizeof *arenas);
 	state->ops->device->copy_out(state->ops->device, arenas, state->device.weights,
 		elements * sizeof *arenas);
-	for (size_t i = 0; i < (state->sharded ? state->own_count : 1);
-		 at += own[i].end - own[i].first, i++)
+	for (size_t i = 0; i < state->own_count; at += own[i].end - own[i].first, i++)
 		for (int k = 0; k < 2; k++)
 			state->ops->device->copy_out(state->ops->device,
 				arenas + (size_t)(k + 1) * elements + own[i].first, moments[k] + at,

@@ -37,10 +37,7 @@ static inline void device_training_make(struct device_training *t, int64_t rows,
 	odd_table_add(&t->table, rows, 77, rows + 5);
 	odd_table_add(&t->table, 5, 7, 8);
 	t->ops = ops_cuda_create_over(&fake_cublas_library, &device_training_gpu, mode, &err);
-	if (!t->ops
-		|| (own ? state_alloc_shards(&t->state, t->ops, &t->table, own, own_count, &err)
-				: state_alloc(&t->state, t->ops, &t->table, &err))
-			< 0)
+	if (!t->ops || state_alloc(&t->state, t->ops, &t->table, own, own_count, &err) < 0)
 		fail_msg("%s", err.text);
 	state_init(&t->state, 7);
 }

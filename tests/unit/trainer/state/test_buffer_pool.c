@@ -45,7 +45,8 @@ static void begin(struct training *training)
 	odd_table_make(&training->table);
 	training->ops = ops_cpu_create(false, &err);
 	assert_non_null(training->ops);
-	assert_int_equal(state_alloc(&training->state, training->ops, &training->table, &err), 0);
+	assert_int_equal(state_alloc(&training->state, training->ops, &training->table, NULL, 0, &err),
+		0);
 	state_init(&training->state, 7);
 	training->grads = calloc(training->table.elements, sizeof *training->grads);
 }
@@ -210,8 +211,7 @@ static void moments_of_others_are_not_there(void **unused)
 		{ 0, big + 131072, sharded.table.elements }, { 1, big + 65536, big + 131072 } };
 	assert_true(big + 131072 < end_at);
 	state_free(&sharded.state);
-	assert_int_equal(state_alloc_shards(&sharded.state, sharded.ops, &sharded.table, shards + 2, 1,
-						 &err),
+	assert_int_equal(state_alloc(&sharded.state, sharded.ops, &sharded.table, shards + 2, 1, &err),
 		0);
 	state_init(&sharded.state, 7);
 	assert_int_equal(state_moment_bytes(&sharded.state), 2 * 65536 * sizeof(float));

@@ -76,10 +76,7 @@ static int begin(struct training *t, const struct plan *plan, struct comm *comm,
 	if (!t->ddp)
 		return -1;
 	const struct zero_shard *own = ddp_own(t->ddp, &count);
-	int rc = plan->zero
-		? state_alloc_shards(&t->state, t->ops, model_tensors(t->model), own, count, err)
-		: state_alloc(&t->state, t->ops, model_tensors(t->model), err);
-	if (rc < 0)
+	if (state_alloc(&t->state, t->ops, model_tensors(t->model), own, count, err) < 0)
 		return -1;
 	state_init(&t->state, 5);
 	return state_upload(&t->state, err);
@@ -348,7 +345,7 @@ static int run_joined(struct comm *comm, struct ops *ops, struct joined *out, st
 	int64_t valid;
 	size_t bytes = table->elements * sizeof(float);
 	if (model_prepare(model, ops, ROWS, err) < 0 || model_join(model, comm, err) < 0
-		|| state_alloc(&state, ops, table, err) < 0)
+		|| state_alloc(&state, ops, table, NULL, 0, err) < 0)
 		return -1;
 	state_init(&state, 5);
 	if (state_upload(&state, err) < 0)

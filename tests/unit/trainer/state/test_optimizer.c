@@ -96,13 +96,14 @@ static void update_is_adamw_with_decay_on_matrices(void **state)
 	struct fixture f = fixture_open(&fixture_gpt2, true, 1);
 	float *m = fixture_arena(&f), *v = fixture_arena(&f), *start = fixture_arena(&f);
 	const struct adamw_state state_of = { f.weights, m, v };
+	const struct zero_shard all = { 0, 0, f.table->elements };
 	memcpy(start, f.weights, f.table->elements * sizeof *start);
 	for (size_t k = 0; k < f.table->elements; k++)
 		f.grads[k] = (float)(fixture_unit(5, 1, (uint32_t)k) - 0.5);
 	for (uint64_t step = 1; step <= 2; step++) {
 		optimizer_begin(&example, step, 1, f.ops->params);
 		optimizer_clip(&example, 1.0, 2.0, f.ops->params);
-		optimizer_update(f.ops, f.table, &state_of, &state_of, f.grads);
+		optimizer_update(f.ops, f.table, &all, 1, &state_of, &state_of, f.grads);
 	}
 	for (int r = 0; r < f.table->count; r++) {
 		const struct tensor *row = &f.table->rows[r];
@@ -132,12 +133,13 @@ static void masked_step_changes_nothing(void **state)
 	struct fixture f = fixture_open(&fixture_mlp, false, 1);
 	float *m = fixture_arena(&f), *v = fixture_arena(&f), *start = fixture_arena(&f);
 	const struct adamw_state state_of = { f.weights, m, v };
+	const struct zero_shard all = { 0, 0, f.table->elements };
 	const size_t bytes = f.table->elements * sizeof *start;
 	memcpy(start, f.weights, bytes);
 	memset(f.grads, 0xff, bytes);
 	optimizer_begin(&example, 1, 1, f.ops->params);
 	assert_false(optimizer_clip(&example, 1.0, NAN, f.ops->params));
-	optimizer_update(f.ops, f.table, &state_of, &state_of, f.grads);
+	optimizer_update(f.ops, f.table, &all, 1, &state_of, &state_of, f.grads);
 	assert_memory_equal(f.weights, start, bytes);
 	memset(start, 0, bytes);
 	assert_memory_equal(m, start, bytes);
@@ -168,8 +170,10 @@ static void statistics_go_along_unchanged(void **state)
 	f.weights[var->offset + 3] = 0.625f;
 	memcpy(f.weights + batches->offset, &count, sizeof count);
 	optimizer_begin(&example, 1, 1, f.ops->params);
-	optimizer_update(f.ops, f.table, &(struct adamw_state) { to[0], to[1], to[2] },
-		&(struct adamw_state) { from[0], from[1], from[2] }, f.grads);
+	const struct zero_shard all = { 0, 0, f.table->elements };
+	const struct adamw_state old = { from[0], from[1], from[2] }, new = { to[0], to[1], to[2] };
+	optimizer_update(f.ops, f.table, &all, 1, &new, &old, f.grads);
+	optimizer_keep(f.table, &new, &old);
 	for (int r = 0; r < f.table->count; r++) {
 		const struct tensor *row = &f.table->rows[r];
 		bool same =

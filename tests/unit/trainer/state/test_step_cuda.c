@@ -100,10 +100,7 @@ static void begin(struct training *t, struct ops *ops)
 	t->ddp = ddp_create(t->comm, ops, model_tensors(t->model), &config, &err);
 	assert_non_null(t->ddp);
 	const struct zero_shard *own = ddp_own(t->ddp, &count);
-	assert_int_equal(t->zero
-			? state_alloc_shards(&t->state, ops, model_tensors(t->model), own, count, &err)
-			: state_alloc(&t->state, ops, model_tensors(t->model), &err),
-		0);
+	assert_int_equal(state_alloc(&t->state, ops, model_tensors(t->model), own, count, &err), 0);
 	state_init(&t->state, 3);
 	assert_int_equal(state_upload(&t->state, &err), 0);
 	model_bind(t->model, state_compute(&t->state));

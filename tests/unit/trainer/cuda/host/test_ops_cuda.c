@@ -99,7 +99,7 @@ static void begin(struct training *t, struct ops *ops, const struct model_config
 		.batch = config->batchnorm ? NORMAL_BATCH : BATCH };
 	if (model_prepare(t->model, ops, t->batch, &err) < 0)
 		fail_msg("%s", err.text);
-	assert_int_equal(state_alloc(&t->state, ops, model_tensors(t->model), &err), 0);
+	assert_int_equal(state_alloc(&t->state, ops, model_tensors(t->model), NULL, 0, &err), 0);
 	state_init(&t->state, 3);
 	for (int i = 0; i < t->state.tensors->count; i++) {
 		const struct tensor *row = &t->state.tensors->rows[i];

@@ -174,23 +174,24 @@ static void check_run(const struct tensor_table *table, size_t first, size_t end
 	enum cuda_type type, int shift)
 {
 	struct adamw_chunk chunks[64];
-	const size_t count = optimizer_chunks(table, first, end, chunks, 64),
+	const struct zero_shard run_of = { 0, first, end };
+	const size_t count = optimizer_chunks(table, &run_of, 1, chunks, 64),
 				 elements = table->elements;
 	const struct arenas from = make_arenas(elements);
 	const float *stale = kernel_floats(elements, 0.5f, 0, CUDA_FP32);
 	const struct arenas to = filled(elements, stale);
-	float *compute = kernel_host(elements * 4);
 	struct ops *plain = kernel_reference();
-	memcpy(compute, stale, elements * 4);
 	assert_in_range(count, 0, 64);
+	for (size_t i = 0; i < count; i++)
+		chunks[i].moments += first; /* these arenas hold the moments of all elements */
 	struct update u = { on_device(&from, stale, false, type, shift),
 		kernel_operand(chunks, count * sizeof *chunks, 0), count, 0,
 		kernel_operand(&usual, sizeof usual, 0) };
 	kernel_run(run, &u);
 	*plain->params = usual;
-	optimizer_update_run(plain, table, &(struct adamw_state) { to.weights, to.m, to.v },
-		&(struct adamw_state) { from.weights, from.m, from.v }, compute, from.grad, first, end);
-	check_bits(&u.adamw, &to, compute);
+	optimizer_update(plain, table, &run_of, 1, &(struct adamw_state) { to.weights, to.m, to.v },
+		&(struct adamw_state) { from.weights, from.m, from.v }, from.grad);
+	check_bits(&u.adamw, &to, to.weights);
 	kernel_done();
 }
 
@@ -214,33 +215,31 @@ static void run_has_the_bits_of_the_cpu(void **state)
 static void shards_have_the_bits_of_the_cpu(void **state)
 {
 	struct tensor_table table = make_table();
-	const size_t ends[2][2] = { { 0, 1001 }, { table.rows[3].offset + 7, table.elements } };
+	const struct zero_shard own[] = { { 0, 0, 1001 },
+		{ 0, table.rows[3].offset + 7, table.elements } };
 	const struct arenas from = make_arenas(table.elements), to = make_arenas(table.elements);
 	struct arenas packed = make_arenas(table.elements), expected = make_arenas(table.elements);
 	struct adamw_chunk chunks[64];
-	size_t count = 0, at = 0;
+	const size_t count = optimizer_chunks(&table, own, 2, chunks, 64);
+	size_t at = 0;
 	float *compute = kernel_host(table.elements * 4);
 	struct ops *plain = kernel_reference();
 	*plain->params = usual;
 	for (int i = 0; i < 2; i++) {
-		size_t first = count, elements = ends[i][1] - ends[i][0];
-		count += optimizer_chunks(&table, ends[i][0], ends[i][1], chunks + first, 64 - first);
-		for (size_t k = first; k < count; k++)
-			chunks[k].moments = chunks[k].first - ends[i][0] + at;
-		memcpy(packed.m + at, from.m + ends[i][0], elements * 4);
-		memcpy(packed.v + at, from.v + ends[i][0], elements * 4);
-		optimizer_update_run(plain, &table, &(struct adamw_state) { to.weights, to.m, to.v },
-			&(struct adamw_state) { to.weights, to.m, to.v }, NULL, from.grad, ends[i][0],
-			ends[i][1]);
+		size_t elements = own[i].end - own[i].first;
+		memcpy(packed.m + at, from.m + own[i].first, elements * 4);
+		memcpy(packed.v + at, from.v + own[i].first, elements * 4);
 		at += elements;
 	}
+	optimizer_update(plain, &table, own, 2, &(struct adamw_state) { to.weights, to.m, to.v },
+		&(struct adamw_state) { to.weights, to.m, to.v }, from.grad);
 	memcpy(expected.m, packed.m, table.elements * 4);
 	memcpy(expected.v, packed.v, table.elements * 4);
 	at = 0;
 	for (int i = 0; i < 2; i++) {
-		size_t elements = ends[i][1] - ends[i][0];
-		memcpy(expected.m + at, to.m + ends[i][0], elements * 4);
-		memcpy(expected.v + at, to.v + ends[i][0], elements * 4);
+		size_t elements = own[i].end - own[i].first;
+		memcpy(expected.m + at, to.m + own[i].first, elements * 4);
+		memcpy(expected.v + at, to.v + own[i].first, elements * 4);
 		at += elements;
 	}
 	expected.weights = to.weights;
@@ -258,13 +257,14 @@ static void chunks_cover_what_they_must(void **state)
 {
 	struct tensor_table table = make_table();
 	struct adamw_chunk chunks[64];
-	const size_t count = optimizer_chunks(&table, 0, table.elements, chunks, 64);
+	const struct zero_shard all = { 0, 0, table.elements }, none = { 0, 10, 10 };
+	const size_t count = optimizer_chunks(&table, &all, 1, chunks, 64);
 	assert_int_equal(count, 3 + 1 + 1 + 1);
-	assert_int_equal(optimizer_chunks(&table, 0, table.elements, NULL, 0), count);
+	assert_int_equal(optimizer_chunks(&table, &all, 1, NULL, 0), count);
 	assert_int_equal(chunks[2].count, 50 * 83 - 2 * ADAMW_CHUNK);
 	assert_true(chunks[2].decay && !chunks[3].decay && chunks[4].decay);
 	assert_true(chunks[4].first == table.rows[3].offset && chunks[4].count == ADAMW_CHUNK);
-	assert_int_equal(optimizer_chunks(&table, 10, 10, chunks, 64), 0);
+	assert_int_equal(optimizer_chunks(&table, &none, 1, chunks, 64), 0);
 	tensor_table_clear(&table);
 }
 
