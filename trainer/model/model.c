@@ -4,51 +4,10 @@
 
 #include <limits.h>
 #include <stdlib.h>
-#include <string.h>
 
 #include "common/bytes.h"
 #include "trainer/model/model_graph.h"
 #include "trainer/model/model_kind.h"
-
-#define SLICE_ALIGN 256 /* bytes; the alignment that a GPU's matrix products are chosen for */
-#define SLICE_LIMIT \
-	(SIZE_MAX >> 2) /* more than any machine has; an absurd sum stops here and does not wrap */
-
-static void *slice_bytes(struct slicer *slicer, size_t count, size_t size)
-{
-	void *p = slicer->base ? slicer->base + slicer->used : NULL;
-	size_t bytes = count < SLICE_LIMIT / size
-		? (count * size + SLICE_ALIGN - 1) / SLICE_ALIGN * SLICE_ALIGN
-		: SLICE_LIMIT;
-	slicer->used = bytes < SLICE_LIMIT - slicer->used ? slicer->used + bytes : SLICE_LIMIT;
-	return p;
-}
-
-float *slice(struct slicer *slicer, size_t activations)
-{
-	return slice_bytes(slicer, activations, slicer->element);
-}
-
-float *slice_floats(struct slicer *slicer, size_t floats)
-{
-	return slice_bytes(slicer, floats, sizeof(float));
-}
-
-int model_add(struct model *model, const struct tensor *row, size_t *offset, struct err *err)
-{
-	if (tensor_table_add(&model->table, row, err) < 0)
-		return err_prefix(err, "model");
-	*offset = model->table.rows[model->table.count - 1].offset;
-	return 0;
-}
-
-int model_check(const char *flag, int value, int limit, struct err *err)
-{
-	if (value < 1 || value > limit)
-		return err_fail(err, EXIT_USAGE, "model: couldn't use %s %d: it must be from 1 to %d", flag,
-			value, limit);
-	return 0;
-}
 
 static const struct model_methods *methods_of(enum model_kind kind)
 {
@@ -105,11 +64,6 @@ const struct tensor_table *model_tensors(const struct model *model)
 	return &model->table;
 }
 
-int model_layers(const struct model *model)
-{
-	return model->table.rows[model->table.count - 1].layer + 1;
-}
-
 /* An op's int arguments must be able to hold all its indexes. */
 static int check_batch(const struct ops_shapes *shapes, struct err *err)
 {
@@ -159,36 +113,29 @@ size_t model_activations(struct model *model, int batch, bool device_memory, siz
 	return lay_out(model, &shapes, device_memory, element, NULL);
 }
 
-static int prepare_device_memory(struct model *model, const struct ops_shapes *shapes,
-	struct err *err)
-{
-	size_t rows = (size_t)shapes->batch * (size_t)shapes->positions;
-	model->halves = calloc(rows * (size_t)(model->config.inputs ? model->config.inputs : 1),
-		sizeof *model->halves);
-	return model->halves ? 0 : err_set(err, "model: couldn't prepare: out of memory");
-}
-
 int model_prepare(struct model *model, struct ops *ops, int batch, struct err *err)
 {
+	struct device *device = ops->device;
 	struct ops_shapes shapes;
 	model->methods->shapes(model, batch, &shapes);
-	if (check_batch(&shapes, err) < 0)
+	if (check_batch(&shapes, err) < 0 || ops->prepare(ops, &shapes, err) < 0)
 		return -1;
-	if (ops->prepare(ops, &shapes, err) < 0
-		|| (device_has_memory(ops->device) && prepare_device_memory(model, &shapes, err) < 0))
-		return -1;
-	size_t bytes = lay_out(model, &shapes, device_has_memory(ops->device), ops->element, NULL);
+	size_t halves =
+		ops->element == sizeof *model->halves ? (size_t)batch * (size_t)model->config.inputs : 0;
+	model->halves = calloc(halves + 1, sizeof *model->halves);
+	if (!model->halves)
+		return err_set(err, "model: couldn't prepare: out of memory");
+	size_t bytes = lay_out(model, &shapes, device_has_memory(device), ops->element, NULL);
 	model->ops = ops;
-	model->block = ops->device->alloc(ops->device, bytes);
-	if (!model->block && device_check(ops->device, err) < 0)
+	model->block = device->alloc(device, bytes);
+	if (!model->block && device_check(device, err) < 0)
 		return -1;
 	if (!model->block)
 		return err_set(err,
 			"model: couldn't get %zu MB for the activations of %d samples: out of memory; a "
 			"smaller --microbatch needs less, and a GPT-2 with --recompute block",
 			bytes >> 20, batch);
-	lay_out(model, &shapes, device_has_memory(ops->device), ops->element, model->block);
-	model->batch = batch;
+	lay_out(model, &shapes, device_has_memory(device), ops->element, model->block);
 	return 0;
 }
 
@@ -221,12 +168,6 @@ void model_set_weights_wait(struct model *model, model_weights_wait *wait, void 
 	model->wait_arg = arg;
 }
 
-void model_wait_weights(const struct model *model, int layer)
-{
-	if (model->wait)
-		model->wait(model->wait_arg, layer);
-}
-
 void model_settle(const struct model *model, float *master)
 {
 	if (model->batchnorm)
@@ -238,34 +179,28 @@ double model_waited(struct model *model)
 	return model->batchnorm ? batchnorm_waited(model->batchnorm) : 0;
 }
 
-/* Inputs are activations, so they are cast to the compute type. */
-static void place_inputs(struct model *model, const struct batch *batch)
-{
-	struct ops *ops = model->ops;
-	size_t count = (size_t)batch->samples * (size_t)batch->features;
-	for (size_t i = 0; ops->element == sizeof *model->halves && i < count; i++)
-		model->halves[i] = bytes_float_to_bf16(batch->inputs[i]);
-	ops->device->put(ops->device, model->placed.inputs,
-		ops->element == sizeof *model->halves ? (const void *)model->halves : batch->inputs,
-		count * ops->element);
-}
-
-/* Returns the batch where ops can read it: the caller's own where ops use the host's memory. */
+/* Returns the batch where ops can read it: the caller's own where ops use the host's memory. Inputs
+ * are activations, so they are cast to the compute type. */
 static const struct batch *place(struct model *model, const struct batch *batch)
 {
-	struct ops *ops = model->ops;
+	struct device *device = model->ops->device;
 	struct batch *placed = &model->placed;
-	size_t rows = (size_t)batch->samples * (size_t)batch->positions;
-	if (!device_has_memory(ops->device))
+	size_t rows = (size_t)batch->samples * (size_t)batch->positions,
+		   inputs = (size_t)batch->samples * (size_t)batch->features;
+	bool halves = model->ops->element == sizeof *model->halves;
+	if (!device_has_memory(device))
 		return batch;
 	placed->samples = batch->samples;
 	placed->positions = batch->positions;
 	placed->features = batch->features;
-	ops->device->put(ops->device, placed->targets, batch->targets, rows * sizeof *batch->targets);
+	device->put(device, placed->targets, batch->targets, rows * sizeof *batch->targets);
 	if (batch->tokens)
-		ops->device->put(ops->device, placed->tokens, batch->tokens, rows * sizeof *batch->tokens);
-	else
-		place_inputs(model, batch);
+		device->put(device, placed->tokens, batch->tokens, rows * sizeof *batch->tokens);
+	for (size_t i = 0; halves && i < inputs; i++)
+		model->halves[i] = bytes_float_to_bf16(batch->inputs[i]);
+	if (batch->inputs)
+		device->put(device, placed->inputs, halves ? (const void *)model->halves : batch->inputs,
+			inputs * model->ops->element);
 	return placed;
 }
 
@@ -273,7 +208,7 @@ static const struct batch *place(struct model *model, const struct batch *batch)
 static int64_t run(struct model *model, const struct batch *batch, const struct model_pass *pass,
 	double *loss)
 {
-	size_t targets = model->methods->targets(batch);
+	size_t targets = (size_t)batch->samples * (size_t)batch->positions;
 	const struct batch *placed = place(model, batch);
 	model->valid = 0;
 	for (size_t i = 0; i < targets; i++)
@@ -288,11 +223,11 @@ static int64_t run(struct model *model, const struct batch *batch, const struct 
 
 void model_loss(struct model *model, const struct batch *batch, double *loss_sum, int64_t *valid)
 {
-	struct ops *ops = model->ops;
-	double *loss = device_has_memory(ops->device) ? model->sum : loss_sum;
+	struct device *device = model->ops->device;
+	double *loss = device_has_memory(device) ? model->sum : loss_sum;
 	*valid = run(model, batch, &(struct model_pass) { 0 }, loss);
-	if (device_has_memory(ops->device))
-		ops->device->copy_out(ops->device, loss_sum, loss, sizeof *loss);
+	if (device_has_memory(device))
+		device->copy_out(device, loss_sum, loss, sizeof *loss);
 }
 
 void model_train(struct model *model, const struct batch *batch, float *grads, int accumulate,
@@ -310,8 +245,8 @@ void model_absent(struct model *model, model_ready *ready, void *arg)
 	const struct model_pass pass = { .ready = ready, .arg = arg };
 	if (model->methods->absent)
 		model->methods->absent(model, &pass);
-	else if (ready)
-		ready(arg, model_layers(model) - 1);
+	else
+		model_tell_ready(&pass, tensor_table_layers(&model->table) - 1);
 }
 
 double model_flops(const struct model *model)

@@ -48,7 +48,6 @@ struct model *model_create(const struct model_config *config, struct err *err);
 void model_destroy(struct model *model);
 const struct model_config *model_config_of(const struct model *model);
 const struct tensor_table *model_tensors(const struct model *model);
-int model_layers(const struct model *model); /* number of distinct tensor.layer values */
 
 /* The largest shapes of microbatches of `batch` samples. */
 void model_shapes(const struct model *model, int batch, struct ops_shapes *shapes);

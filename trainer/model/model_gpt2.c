@@ -331,21 +331,16 @@ static void block_forward(struct model *model, int index, const struct extent *e
 static void forward(struct model *model, const struct batch *batch, const struct extent *e)
 {
 	struct gpt2 *g = model->kind;
-	struct block *first = &g->blocks[0];
 	const int layers = model->config.layers;
 	model_wait_weights(model, embeddings_layer(model)); /* for the head, too */
-	model->ops->embedding(model->ops, first->input, batch->tokens, model_weight(model, g->wte),
-		model_weight(model, g->wpe), e->B, e->T, e->C);
-	model_wait_weights(model, layer_of(model, 0, ATTN_AND_NORM));
-	norm_forward(model, &first->ln_1, first->input, first->input, NULL, g->tensors[0].ln_1_weight,
-		g->tensors[0].ln_1_bias, e);
-	block_forward(model, 0, e);
-	for (int i = 1; i < layers; i++) {
+	model->ops->embedding(model->ops, g->blocks[0].input, batch->tokens,
+		model_weight(model, g->wte), model_weight(model, g->wpe), e->B, e->T, e->C);
+	for (int i = 0; i < layers; i++) {
 		struct block *b = &g->blocks[i];
 		const struct block_tensors *t = &g->tensors[i];
 		model_wait_weights(model, layer_of(model, i, ATTN_AND_NORM));
-		norm_forward(model, &b->ln_1, b->input, b[-1].middle, g->part, t->ln_1_weight, t->ln_1_bias,
-			e);
+		norm_forward(model, &b->ln_1, b->input, i > 0 ? b[-1].middle : b->input,
+			i > 0 ? g->part : NULL, t->ln_1_weight, t->ln_1_bias, e);
 		block_forward(model, i, e);
 	}
 	model_wait_weights(model, 0);
@@ -389,12 +384,6 @@ static void norm_backward(struct model *model, const struct model_pass *pass,
 		e->C, accumulate_dx, pass->accumulate);
 }
 
-static void tell_ready(const struct model_pass *pass, int layer)
-{
-	if (pass->ready)
-		pass->ready(pass->arg, layer);
-}
-
 /* Turns g->dresidual from the gradient of the block's output into that of b->middle. */
 static void mlp_backward(struct model *model, int index, const struct model_pass *pass,
 	const struct extent *e)
@@ -407,7 +396,7 @@ static void mlp_backward(struct model *model, int index, const struct model_pass
 	const int M = e->M, C = e->C;
 	ops->linear_backward_weight(ops, grads + t->mlp_proj_weight, grads + t->mlp_proj_bias,
 		b->hidden, g->dresidual, M, 4 * C, C, pass->accumulate);
-	tell_ready(pass, layer_of(model, index, MLP_PROJ));
+	model_tell_ready(pass, layer_of(model, index, MLP_PROJ));
 	ops->linear_backward_input_gelu(ops, g->dwide, g->dresidual,
 		model_weight(model, t->mlp_proj_weight), b->pre, M, 4 * C, C);
 	ops->linear_backward_weight(ops, grads + t->c_fc_weight, grads + t->c_fc_bias, b->ln_2.y,
@@ -415,7 +404,7 @@ static void mlp_backward(struct model *model, int index, const struct model_pass
 	ops->linear_backward_input(ops, g->part, g->dwide, model_weight(model, t->c_fc_weight), M, C,
 		4 * C);
 	norm_backward(model, pass, &b->ln_2, b->middle, t->ln_2_weight, t->ln_2_bias, 1, e);
-	tell_ready(pass, layer_of(model, index, FC_AND_NORM));
+	model_tell_ready(pass, layer_of(model, index, FC_AND_NORM));
 }
 
 /* Turns g->dresidual from the gradient of b->middle into that of b->input. */
@@ -430,7 +419,7 @@ static void attention_backward(struct model *model, int index, const struct mode
 	const int M = e->M, C = e->C;
 	ops->linear_backward_weight(ops, grads + t->attn_proj_weight, grads + t->attn_proj_bias,
 		b->attended, g->dresidual, M, C, C, pass->accumulate);
-	tell_ready(pass, layer_of(model, index, ATTN_PROJ));
+	model_tell_ready(pass, layer_of(model, index, ATTN_PROJ));
 	ops->linear_backward_input(ops, g->part, g->dresidual, model_weight(model, t->attn_proj_weight),
 		M, C, C);
 	ops->attention_backward(ops, g->dwide, g->part, b->qkv, b->attended, b->lse, e->B, e->T, C,
@@ -440,19 +429,7 @@ static void attention_backward(struct model *model, int index, const struct mode
 	ops->linear_backward_input(ops, g->part, g->dwide, model_weight(model, t->c_attn_weight), M, C,
 		3 * C);
 	norm_backward(model, pass, &b->ln_1, b->input, t->ln_1_weight, t->ln_1_bias, 1, e);
-	tell_ready(pass, layer_of(model, index, ATTN_AND_NORM));
-}
-
-/* wte's gradient already has the head's part, unless that part has a place of its own. */
-static void embedding_backward(struct model *model, const struct batch *batch,
-	const struct model_pass *pass, const struct extent *e)
-{
-	struct gpt2 *g = model->kind;
-	float *grads = pass->grads;
-	if (g->head != g->wte && !pass->accumulate)
-		model->ops->zero(model->ops, grads + g->wte, (size_t)e->V * (size_t)e->C);
-	model->ops->embedding_backward(model->ops, grads + g->wte, grads + g->wpe, g->dresidual,
-		batch->tokens, e->B, e->T, e->C, e->V, pass->accumulate);
+	model_tell_ready(pass, layer_of(model, index, ATTN_AND_NORM));
 }
 
 /* Runs after the head: g->part holds the gradient of ln_f.y. */
@@ -460,15 +437,20 @@ static void backward(struct model *model, const struct batch *batch, const struc
 	const struct extent *e)
 {
 	struct gpt2 *g = model->kind;
+	struct ops *ops = model->ops;
 	norm_backward(model, pass, &g->ln_f, g->output, g->ln_f_weight, g->ln_f_bias, 0, e);
-	tell_ready(pass, 0);
+	model_tell_ready(pass, 0);
 	for (int i = model->config.layers - 1; i >= 0; i--) {
 		block_again(model, i, e);
 		mlp_backward(model, i, pass, e);
 		attention_backward(model, i, pass, e);
 	}
-	embedding_backward(model, batch, pass, e);
-	tell_ready(pass, embeddings_layer(model));
+	/* wte's gradient already has the head's part, unless that part has a place of its own. */
+	if (g->head != g->wte && !pass->accumulate)
+		ops->zero(ops, pass->grads + g->wte, (size_t)e->V * (size_t)e->C);
+	ops->embedding_backward(ops, pass->grads + g->wte, pass->grads + g->wpe, g->dresidual,
+		batch->tokens, e->B, e->T, e->C, e->V, pass->accumulate);
+	model_tell_ready(pass, embeddings_layer(model));
 }
 
 static void run(struct model *model, const struct batch *batch, const struct model_pass *pass)
@@ -477,17 +459,12 @@ static void run(struct model *model, const struct batch *batch, const struct mod
 	struct ops *ops = model->ops;
 	const struct extent e = extent_of(model, batch);
 	forward(model, batch, &e);
-	tell_ready(pass, MODEL_FORWARD_DONE);
+	model_tell_ready(pass, MODEL_FORWARD_DONE);
 	ops->head_loss(ops, model->losses, pass->grads ? g->part : NULL,
 		pass->grads ? pass->grads + g->head : NULL, g->ln_f.y, model_weight(model, g->wte),
 		batch->targets, e.M, e.C, e.V, pass->accumulate);
 	if (pass->grads)
 		backward(model, batch, pass, &e);
-}
-
-static size_t targets(const struct batch *batch)
-{
-	return (size_t)batch->samples * (size_t)batch->positions;
 }
 
 static double flops(const struct model *model)
@@ -518,7 +495,6 @@ const struct model_methods model_gpt2 = {
 	.shapes = shapes,
 	.lay_out = lay_out,
 	.run = run,
-	.targets = targets,
 	.flops = flops,
 	.config_json = config_json,
 };

@@ -11,12 +11,13 @@ struct graph_key {
 	const float *weights;
 	float *grads;
 	int accumulate, samples, positions;
-	bool tells; /* it marks a place where each layer is ready */
+	bool tells; /* it has an event where each layer is ready */
 };
 
 struct model_graph {
 	struct model_graph *next;
 	struct graph_key key;
+	struct device *device;
 	void *graph; /* owned by the device */
 	int count;
 	int layers[]; /* [count] in the order in which they become ready */
@@ -43,18 +44,12 @@ static struct model_graph *find(const struct model *model, const struct graph_ke
 	return graph;
 }
 
-/* The ready callback while a pass is captured: it only marks the place, since nothing is ready
+/* The ready callback while a pass is captured: it only records an event, since nothing is ready
  * before a replay. */
-struct capture {
-	struct device *device;
-	struct model_graph *graph;
-};
-
 static void keep_layer(void *arg, int layer)
 {
-	struct capture *capture = arg;
-	struct model_graph *graph = capture->graph;
-	capture->device->capture_event(capture->device, graph->count);
+	struct model_graph *graph = arg;
+	graph->device->capture_event(graph->device, graph->count);
 	graph->layers[graph->count++] = layer;
 }
 
@@ -63,9 +58,8 @@ static struct model_graph *capture(struct model *model, const struct batch *batc
 	const struct model_pass *pass)
 {
 	struct device *device = model->ops->device;
-	int most = model_layers(model) + 1; /* one more for MODEL_FORWARD_DONE */
+	int most = tensor_table_layers(&model->table) + 1; /* one more for MODEL_FORWARD_DONE */
 	struct model_graph *graph = calloc(1, sizeof *graph + (size_t)most * sizeof graph->layers[0]);
-	struct capture capture = { device, graph };
 	struct model_pass kept = *pass;
 	model_weights_wait *wait = model->wait;
 	if (!graph || !device->capture(device, most)) {
@@ -73,7 +67,8 @@ static struct model_graph *capture(struct model *model, const struct batch *batc
 		return NULL;
 	}
 	kept.ready = pass->ready ? keep_layer : NULL;
-	kept.arg = &capture;
+	kept.arg = graph;
+	graph->device = device;
 	model->wait = NULL; /* the weights are waited for before each replay */
 	model->methods->run(model, batch, &kept);
 	model->wait = wait;
@@ -117,7 +112,7 @@ void model_graph_drop(struct model *model)
 	while (model->graphs) {
 		struct model_graph *graph = model->graphs;
 		model->graphs = graph->next;
-		model->ops->device->drop_graph(model->ops->device, graph->graph);
+		graph->device->drop_graph(graph->device, graph->graph);
 		free(graph);
 	}
 }

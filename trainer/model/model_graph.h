@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Runs a microbatch's forward and backward pass as one graph of the ops', captured once for each
- * arena of gradients and then replayed, which saves the launch of each op. Graphs hold only
+/* Runs a microbatch's forward and backward pass as one graph of the device's, captured once for
+ * each arena of gradients and then replayed, which saves the launch of each op. Graphs hold only
  * computing. Where a pass tells that gradients are ready, the graph has an event, and work that
  * waits for it does so outside the graph. */
 #ifndef MUSTER_MODEL_GRAPH_H

@@ -30,8 +30,6 @@ struct model_methods {
 	void (*run)(struct model *model, const struct batch *batch, const struct model_pass *pass);
 	/* Does model_absent; NULL: only says at once that all is ready. */
 	void (*absent)(struct model *model, const struct model_pass *pass);
-	/* Number of targets of a batch. */
-	size_t (*targets)(const struct batch *batch);
 	double (*flops)(const struct model *model);
 	json_t *(*config_json)(const struct model *model);
 };
@@ -49,7 +47,6 @@ struct model {
 	void *wait_arg;
 	float *losses;              /* [targets of a microbatch] inside `block` */
 	void *block;                /* activations, allocated by ops */
-	int batch;                  /* samples that the block is made for */
 	int valid;                  /* targets of the current microbatch that count */
 	struct model_graph *graphs; /* captured passes (model_graph.h) */
 	bool use_graphs, graphs_fail;
@@ -81,7 +78,18 @@ static inline const float *model_weight(const struct model *model, size_t offset
 int model_add(struct model *model, const struct tensor *row, size_t *offset, struct err *err);
 
 /* Must be called before a pass reads the weights of a layer. */
-void model_wait_weights(const struct model *model, int layer);
+static inline void model_wait_weights(const struct model *model, int layer)
+{
+	if (model->wait)
+		model->wait(model->wait_arg, layer);
+}
+
+/* Says that the gradients of layers 0 … `layer` are final, or MODEL_FORWARD_DONE. */
+static inline void model_tell_ready(const struct model_pass *pass, int layer)
+{
+	if (pass->ready)
+		pass->ready(pass->arg, layer);
+}
 
 /* Checks that a number of the configuration is in [1, limit]; the message names the flag. */
 int model_check(const char *flag, int value, int limit, struct err *err);

@@ -111,12 +111,6 @@ static void lay_out(struct model *model, int batch, struct slicer *slicer)
 	model->losses = slice_floats(slicer, M);
 }
 
-static void tell_ready(const struct model_pass *pass, int layer)
-{
-	if (pass->ready)
-		pass->ready(pass->arg, layer);
-}
-
 static void backward_last(struct model *model, const struct batch *batch,
 	const struct model_pass *pass)
 {
@@ -125,7 +119,7 @@ static void backward_last(struct model *model, const struct batch *batch,
 	model->ops->linear_backward_weight(model->ops, pass->grads + mlp->weight_2,
 		pass->grads + mlp->bias_2, mlp->hidden, mlp->logits, batch->samples, c->hidden, c->classes,
 		pass->accumulate);
-	tell_ready(pass, 0);
+	model_tell_ready(pass, 0);
 }
 
 /* What normalisation sends to the other ranks travels while the last layer's gradients are
@@ -150,7 +144,7 @@ static void backward(struct model *model, const struct batch *batch, const struc
 	}
 	ops->linear_backward_weight(ops, grads + mlp->weight_0, grads + mlp->bias_0, batch->inputs,
 		mlp->dhidden, M, c->inputs, c->hidden, pass->accumulate);
-	tell_ready(pass, 1);
+	model_tell_ready(pass, 1);
 }
 
 static void absent(struct model *model, const struct model_pass *pass)
@@ -159,10 +153,10 @@ static void absent(struct model *model, const struct model_pass *pass)
 		batchnorm_absent_forward(model->batchnorm, model->ops);
 		batchnorm_absent_begin(model->batchnorm, model->ops);
 	}
-	tell_ready(pass, 0);
+	model_tell_ready(pass, 0);
 	if (model->batchnorm)
 		batchnorm_absent_end(model->batchnorm);
-	tell_ready(pass, 1);
+	model_tell_ready(pass, 1);
 }
 
 /* Computes the hidden layer up to and including its ReLU. */
@@ -197,16 +191,11 @@ static void run(struct model *model, const struct batch *batch, const struct mod
 	model_wait_weights(model, 0);
 	ops->linear(ops, mlp->logits, mlp->hidden, model_weight(model, mlp->weight_2),
 		model_weight(model, mlp->bias_2), M, c->hidden, c->classes);
-	tell_ready(pass, MODEL_FORWARD_DONE);
+	model_tell_ready(pass, MODEL_FORWARD_DONE);
 	ops->cross_entropy(ops, model->losses, mlp->logits, batch->targets, M, c->classes,
 		pass->grads != NULL);
 	if (pass->grads)
 		backward(model, batch, pass);
-}
-
-static size_t targets(const struct batch *batch)
-{
-	return (size_t)batch->samples;
 }
 
 static double flops(const struct model *model)
@@ -232,7 +221,6 @@ const struct model_methods model_mlp = {
 	.lay_out = lay_out,
 	.run = run,
 	.absent = absent,
-	.targets = targets,
 	.flops = flops,
 	.config_json = config_json,
 };

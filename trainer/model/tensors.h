@@ -62,6 +62,12 @@ static inline size_t tensor_table_gradients(const struct tensor_table *table)
 	return table->elements + table->split_count;
 }
 
+/* Number of distinct layers of the rows. */
+static inline int tensor_table_layers(const struct tensor_table *table)
+{
+	return table->rows[table->count - 1].layer + 1;
+}
+
 /* Number of rows that are no parameters. */
 static inline size_t tensor_table_others(const struct tensor_table *table)
 {

@@ -245,7 +245,7 @@ static void ready_comes_in_order_and_only_when_final(void **state)
 		int64_t valid;
 		train(&f, &batch, f.grads, 0);
 		model_train(f.model, &batch, f.grads, 1, &loss, &valid, see, &seen);
-		assert_int_equal(seen.next, model_layers(f.model));
+		assert_int_equal(seen.next, tensor_table_layers(model_tensors(f.model)));
 		assert_int_equal(seen.forward, 1);
 		assert_memory_equal(seen.copy, f.grads, f.table->elements * sizeof *f.grads);
 		f.ops->device->release(f.ops->device, seen.copy);
@@ -287,7 +287,7 @@ static void await_weights(struct arrival *arrival)
 			memcpy(arrival->weights + row->offset, f->weights + row->offset,
 				row->count * sizeof *arrival->weights);
 	}
-	arrival->next = model_layers(f->model);
+	arrival->next = tensor_table_layers(model_tensors(f->model));
 	model_bind(f->model, arrival->weights);
 }
 
@@ -483,7 +483,7 @@ static void table_is_that_of_gpt2(void **state)
 	const struct tensor_table *table = model_tensors(model);
 	assert_int_equal(table->parameters, 124439808);
 	assert_int_equal(table->count, 12 * 12 + 4);
-	assert_int_equal(model_layers(model), 2 + 12 * 4);
+	assert_int_equal(tensor_table_layers(model_tensors(model)), 2 + 12 * 4);
 	assert_string_equal(table->rows[0].name, "transformer.ln_f.weight");
 	assert_string_equal(table->rows[2].name, "transformer.h.11.mlp.c_proj.weight");
 	assert_string_equal(table->rows[table->count - 1].name, "transformer.wpe.weight");

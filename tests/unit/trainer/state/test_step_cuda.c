@@ -399,7 +399,7 @@ static bool follows(bool graphs)
 			&& memcmp(grads + table->rows[i].offset, copy + table->rows[i].offset,
 				   table->rows[i].count * sizeof(float))
 				== 0;
-	assert_int_equal(f.told, 2 * (model_layers(t.model) + 1));
+	assert_int_equal(f.told, 2 * (tensor_table_layers(model_tensors(t.model)) + 1));
 	assert_int_equal(device_check(t.ops->device, &err), 0);
 	free(grads);
 	free(copy);
