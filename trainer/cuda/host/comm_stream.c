@@ -60,8 +60,7 @@ static uint64_t record_event(struct device *device)
 	if (cuda->replayed_to)
 		return GRAPH_EVENT | (uint64_t)(cuda->replayed_to - 1);
 	uint64_t number = cuda->recorded++;
-	if (cuda_begin(device))
-		CUDA_RUN(device, cudaEventRecord(cuda->events[number % CUDA_EVENTS], cuda->stream));
+	CUDA_RUN(device, cudaEventRecord(cuda->events[number % CUDA_EVENTS], cuda->stream));
 	return number;
 }
 
@@ -71,8 +70,7 @@ static void wait_event(struct device *device, uint64_t number)
 	void *event = number & GRAPH_EVENT ? cuda->graph_events[number & ~GRAPH_EVENT]
 									   : cuda->events[number % CUDA_EVENTS];
 	on_comm_stream = true;
-	if (cuda_begin(device))
-		CUDA_RUN(device, cudaStreamWaitEvent(cuda->comm_stream, event, cudaEventWaitDefault));
+	CUDA_RUN(device, cudaStreamWaitEvent(cuda->comm_stream, event, cudaEventWaitDefault));
 }
 
 static int comm_stream_idle(struct device *device, struct err *err)

@@ -21,7 +21,7 @@ bool cuda_note(struct device *device, int rc, const struct err *err)
 	return well;
 }
 
-bool cuda_run(struct device *device, int code, const char *call, const char *file, int line)
+bool cuda_keep(struct device *device, int code, const char *call, const char *file, int line)
 {
 	struct err err;
 	return code == 0 || cuda_note(device, cuda_check(code, call, file, line, &err), &err);
@@ -38,7 +38,7 @@ bool cuda_begin(struct device *device)
 	if (current == cuda_of(device)->number)
 		return true;
 	current = cuda_of(device)->number;
-	return CUDA_RUN(device, cudaSetDevice(current));
+	return cuda_keep(device, cudaSetDevice(current), "cudaSetDevice(current)", __FILE__, __LINE__);
 }
 
 int cuda_first_error(struct device *device, struct err *err)

@@ -44,8 +44,8 @@ static inline struct cuda *cuda_of(struct device *device)
 	return device->state;
 }
 
-/* Called before work is queued: false if earlier work has failed. Makes the device this thread's
- * current one. */
+/* Called before work is queued (CUDA_RUN does so): false if earlier work has failed. Makes the
+ * device this thread's current one. */
 bool cuda_begin(struct device *device);
 /* Keeps the first error, since whoever queues work can't return one; all results after it are void.
  * Returns whether there is none. */
@@ -53,9 +53,10 @@ bool cuda_note(struct device *device, int rc, const struct err *err);
 /* The device's check(). */
 int cuda_first_error(struct device *device, struct err *err);
 
-/* Runs a call that returns a cudaError_t, and keeps its error. */
-#define CUDA_RUN(device, call) cuda_run(device, (int)(call), #call, __FILE__, __LINE__)
-bool cuda_run(struct device *device, int code, const char *call, const char *file, int line);
+/* After cuda_begin() runs a call that returns a cudaError_t, and keeps its error. */
+#define CUDA_RUN(device, call) \
+	(cuda_begin(device) ? cuda_keep(device, (int)(call), #call, __FILE__, __LINE__) : false)
+bool cuda_keep(struct device *device, int code, const char *call, const char *file, int line);
 
 /* The stream of the calling thread (comm_stream.c). */
 void *cuda_stream_of(struct device *device);

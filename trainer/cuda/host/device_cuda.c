@@ -47,8 +47,7 @@ static void copy(struct device *device, void *to, const void *from, size_t bytes
 	enum cudaMemcpyKind kind)
 {
 	struct cuda *cuda = cuda_of(device);
-	if (cuda_begin(device)
-		&& CUDA_RUN(device, cudaMemcpyAsync(to, from, bytes, kind, cuda->stream)))
+	if (CUDA_RUN(device, cudaMemcpyAsync(to, from, bytes, kind, cuda->stream)))
 		CUDA_RUN(device, cudaStreamSynchronize(cuda->stream));
 }
 

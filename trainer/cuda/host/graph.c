@@ -48,7 +48,7 @@ static bool capture(struct device *device, int events)
 static void capture_event(struct device *device, int number)
 {
 	struct cuda *cuda = cuda_of(device);
-	if (number < cuda->graph_event_count && cuda_begin(device))
+	if (number < cuda->graph_event_count)
 		CUDA_RUN(device,
 			cudaEventRecordWithFlags(cuda->graph_events[number], cuda->stream,
 				cudaEventRecordExternal));
@@ -72,8 +72,7 @@ static void *captured(struct device *device)
 
 static void replay(struct device *device, void *graph)
 {
-	if (cuda_begin(device))
-		CUDA_RUN(device, cudaGraphLaunch(graph, cuda_of(device)->stream));
+	CUDA_RUN(device, cudaGraphLaunch(graph, cuda_of(device)->stream));
 }
 
 static void replayed_to(struct device *device, int number)

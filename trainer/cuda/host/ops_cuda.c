@@ -27,16 +27,14 @@ static void put_params(struct ops *ops)
 	struct ops_cuda *cuda = ops_cuda_of(ops);
 	struct step_params *place = &cuda->params_ring[cuda->params_next++ % CUDA_PARAMS];
 	*place = cuda->params;
-	if (cuda_begin(ops->device))
-		CUDA_RUN(ops->device,
-			cudaMemcpyAsync(cuda->params_device, place, sizeof *place, cudaMemcpyHostToDevice,
-				cuda->stream));
+	CUDA_RUN(ops->device,
+		cudaMemcpyAsync(cuda->params_device, place, sizeof *place, cudaMemcpyHostToDevice,
+			cuda->stream));
 }
 
 static void cast(struct ops *ops, float *compute, const float *weights, size_t count)
 {
-	if (cuda_begin(ops->device))
-		CUDA_RUN(ops->device, cuda_to_bf16(compute, weights, count, ops_cuda_of(ops)->stream));
+	CUDA_RUN(ops->device, cuda_to_bf16(compute, weights, count, ops_cuda_of(ops)->stream));
 }
 
 /* ---- shapes ---- */
@@ -89,27 +87,14 @@ static int prepare(struct ops *ops, const struct ops_shapes *shapes, struct err 
 	if (!cuda_begin(ops->device))
 		return cuda_first_error(ops->device, err);
 	cuda->shapes = *shapes;
-	cuda->scratch_bytes = scratch_of(shapes);
-	cuda->logits_bytes = logits_of(shapes, cuda->mode);
-	cuda->scratch = again(cuda->scratch, cuda->scratch_bytes, "sums of the backward pass", err);
+	cuda->scratch = again(cuda->scratch, scratch_of(shapes), "sums of the backward pass", err);
 	if (!cuda->scratch)
 		return -1;
-	cuda->logits = again(cuda->logits, cuda->logits_bytes, "the logits", err);
+	cuda->logits = again(cuda->logits, logits_of(shapes, cuda->mode), "the logits", err);
 	return cuda->logits ? 0 : -1;
 }
 
 /* ---- GEMM plans ---- */
-
-/* Adopts an earlier attempt's plans, if they fit. */
-static int use_recorded(struct ops_cuda *cuda, const char *recorded, struct err *err)
-{
-	struct gemm_plans plans;
-	int rc = gemm_plans_decode(recorded, &plans, err);
-	if (rc == 0)
-		rc = gemm_adopt(cuda->engine, &plans, err);
-	gemm_plans_clear(&plans);
-	return rc;
-}
 
 static int choose(struct ops *ops, struct err *err)
 {
@@ -157,7 +142,12 @@ static int tune(struct ops *ops, double seconds, struct err *err)
 
 static int adopt(struct ops *ops, const char *text, struct err *err)
 {
-	return use_recorded(ops_cuda_of(ops), text, err);
+	struct gemm_plans plans;
+	int rc = gemm_plans_decode(text, &plans, err);
+	if (rc == 0)
+		rc = gemm_adopt(ops_cuda_of(ops)->engine, &plans, err);
+	gemm_plans_clear(&plans);
+	return rc;
 }
 
 static char *algorithms(struct ops *ops)

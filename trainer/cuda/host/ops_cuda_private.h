@@ -27,7 +27,6 @@ struct ops_cuda {
 	void *cudnn_workspace;
 	void *scratch; /* used by one op at a time */
 	void *logits;  /* of one chunk of rows */
-	size_t scratch_bytes, logits_bytes;
 };
 
 static inline struct ops_cuda *ops_cuda_of(struct ops *ops)

@@ -37,7 +37,7 @@ static void multiply_and_finish(struct ops *ops, const struct gemm *gemm,
 	if (multiply(ops, gemm, operands))
 		return;
 	plain.epilogue = GEMM_PLAIN;
-	if (multiply(ops, &plain, operands) && cuda_begin(ops->device))
+	if (multiply(ops, &plain, operands))
 		CUDA_RUN(ops->device, cuda_finish(gemm, operands, cuda->scratch, cuda->stream));
 }
 
@@ -115,9 +115,8 @@ static void linear_backward_input_relu(struct ops *ops, float *dx, const float *
 {
 	struct ops_cuda *cuda = ops_cuda_of(ops);
 	linear_backward_input(ops, dx, dy, w, M, K, N);
-	if (cuda_begin(ops->device))
-		CUDA_RUN(ops->device,
-			cuda_relu_backward(dx, dx, y, (size_t)M * (size_t)K, cuda->type, cuda->stream));
+	CUDA_RUN(ops->device,
+		cuda_relu_backward(dx, dx, y, (size_t)M * (size_t)K, cuda->type, cuda->stream));
 }
 
 /* dw[K,N] = or += x[M,K]ᵀ · dy[M,N], in fp32 */
@@ -145,7 +144,7 @@ static void linear_backward_weight(struct ops *ops, float *dw, float *dbias, con
 		.sums = accumulate ? cuda->scratch : dbias };
 	gemm.epilogue = dbias ? GEMM_BIAS_GRAD : GEMM_PLAIN;
 	if (multiply(ops, &gemm, &operands)) {
-		if (dbias && accumulate && cuda_begin(ops->device))
+		if (dbias && accumulate)
 			CUDA_RUN(ops->device, cuda_add(dbias, dbias, cuda->scratch, (size_t)N, cuda->stream));
 		return;
 	}
@@ -183,8 +182,7 @@ static void head_chunk(struct ops *ops, const struct head *h, size_t first, int 
 					  dwte = weight_of(ops, rows, P, h->C, adds);
 	const void *x = row_at(ops, h->x, first, h->C);
 	multiply(ops, &logits, &(struct gemm_operands) { .d = cuda->logits, .x = x, .w = h->wte });
-	if (!cuda_begin(ops->device)
-		|| !CUDA_RUN(ops->device,
+	if (!CUDA_RUN(ops->device,
 			cuda_cross_entropy(h->losses + first, cuda->logits, h->targets + first,
 				cuda->params_device, (size_t)rows, h->V, P, h->dx != NULL, cuda->type,
 				cuda->stream))

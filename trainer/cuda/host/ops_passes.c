@@ -18,8 +18,7 @@
 #define RUN(launch) \
 	do { \
 		struct ops_cuda *cuda = ops_cuda_of(ops); \
-		if (cuda_begin(ops->device)) \
-			CUDA_RUN(ops->device, launch); \
+		CUDA_RUN(ops->device, launch); \
 	} while (0)
 
 static void embedding(struct ops *ops, float *out, const int32_t *tokens, const float *wte,
@@ -136,14 +135,12 @@ static void sum_losses(struct ops *ops, double *sum, const float *losses, size_t
 
 static void square_sums(struct ops *ops, double *sums, const float *x, size_t count)
 {
-	if (cuda_begin(ops->device))
-		CUDA_RUN(ops->device, cuda_square_sums(sums, x, count, cuda_stream_of(ops->device)));
+	CUDA_RUN(ops->device, cuda_square_sums(sums, x, count, cuda_stream_of(ops->device)));
 }
 
 static void add(struct ops *ops, float *out, const float *a, const float *b, size_t count)
 {
-	if (cuda_begin(ops->device))
-		CUDA_RUN(ops->device, cuda_add(out, a, b, count, cuda_stream_of(ops->device)));
+	CUDA_RUN(ops->device, cuda_add(out, a, b, count, cuda_stream_of(ops->device)));
 }
 
 static void tree_reduce(struct ops *ops, float *out, float *const *pieces, const int *additions,
@@ -154,8 +151,7 @@ static void tree_reduce(struct ops *ops, float *out, float *const *pieces, const
 		stack.pieces[n].at = pieces[n];
 		stack.pieces[n].additions = additions[n];
 	}
-	if (cuda_begin(ops->device))
-		CUDA_RUN(ops->device, cuda_tree_reduce(out, &stack, elements, cuda_stream_of(ops->device)));
+	CUDA_RUN(ops->device, cuda_tree_reduce(out, &stack, elements, cuda_stream_of(ops->device)));
 }
 
 static void zero(struct ops *ops, float *out, size_t count)
