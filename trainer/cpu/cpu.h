@@ -33,9 +33,6 @@ static inline struct cpu *cpu_of(struct ops *ops)
 	return ops->state;
 }
 
-/* Zeroed and 64-byte aligned; release it with free(). NULL when out of memory. */
-void *cpu_alloc(size_t bytes);
-
 /* Each fills in its entries of the table with simple loops. They are the reference for all other
  * implementations. */
 void plain_linear_install(struct ops *ops);

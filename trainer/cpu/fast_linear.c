@@ -9,59 +9,29 @@
 
 /* What is applied after a product, to its result [·, ld]. */
 struct after {
+	void (*apply)(float *result, const float *other, int rows, int cols, size_t ld);
 	const struct kernels *kernels;
 	float *result, *activated;
-	const float *bias, *saved;
+	const float *bias, *saved; /* one of them is `other`, if any */
 	size_t ld;
 };
 
-static size_t at(const struct after *after, const struct gemm_part *part)
-{
-	return (size_t)part->row * after->ld + (size_t)part->column;
-}
-
-static const float *bias_at(const struct after *after, const struct gemm_part *part)
-{
-	return after->bias ? after->bias + part->column : NULL;
-}
-
-static void after_bias(void *arg, const struct gemm_part *part)
+static void apply(void *arg, const struct gemm_part *part)
 {
 	const struct after *a = arg;
+	size_t at = (size_t)part->row * a->ld + (size_t)part->column;
+	const float *other = a->bias ? a->bias + part->column : a->saved ? a->saved + at : NULL;
 
-	a->kernels->bias(a->result + at(a, part), bias_at(a, part), part->rows, part->columns, a->ld);
+	a->apply(a->result + at, other, part->rows, part->columns, a->ld);
 }
 
-static void after_relu(void *arg, const struct gemm_part *part)
+static void apply_gelu(void *arg, const struct gemm_part *part)
 {
 	const struct after *a = arg;
+	size_t at = (size_t)part->row * a->ld + (size_t)part->column;
 
-	a->kernels->bias_relu(a->result + at(a, part), bias_at(a, part), part->rows, part->columns,
-		a->ld);
-}
-
-static void after_gelu(void *arg, const struct gemm_part *part)
-{
-	const struct after *a = arg;
-
-	a->kernels->bias_gelu(a->activated + at(a, part), a->result + at(a, part), bias_at(a, part),
-		part->rows, part->columns, a->ld);
-}
-
-static void after_relu_backward(void *arg, const struct gemm_part *part)
-{
-	const struct after *a = arg;
-
-	a->kernels->relu_backward(a->result + at(a, part), a->saved + at(a, part), part->rows,
-		part->columns, a->ld);
-}
-
-static void after_gelu_backward(void *arg, const struct gemm_part *part)
-{
-	const struct after *a = arg;
-
-	a->kernels->gelu_backward(a->result + at(a, part), a->saved + at(a, part), part->rows,
-		part->columns, a->ld);
+	a->kernels->bias_gelu(a->activated + at, a->result + at,
+		a->bias ? a->bias + part->column : NULL, part->rows, part->columns, a->ld);
 }
 
 static struct gemm forward_gemm(float *y, const float *x, const float *w, int M, int K, int N)
@@ -78,12 +48,12 @@ static void linear(struct ops *ops, float *y, const float *x, const float *w, co
 	int M, int K, int N)
 {
 	struct gemm gemm = forward_gemm(y, x, w, M, K, N);
-	struct after after = { .kernels = cpu_of(ops)->kernels,
+	struct after after = { .apply = cpu_of(ops)->kernels->bias,
 		.result = y,
 		.bias = bias,
 		.ld = (size_t)N };
 
-	gemm_run(&gemm, bias ? after_bias : NULL, &after);
+	gemm_run(&gemm, bias ? apply : NULL, &after);
 }
 
 static void linear_gelu(struct ops *ops, float *y, float *pre, const float *x, const float *w,
@@ -96,19 +66,19 @@ static void linear_gelu(struct ops *ops, float *y, float *pre, const float *x, c
 		.bias = bias,
 		.ld = (size_t)N };
 
-	gemm_run(&gemm, after_gelu, &after);
+	gemm_run(&gemm, apply_gelu, &after);
 }
 
 static void linear_relu(struct ops *ops, float *y, const float *x, const float *w,
 	const float *bias, int M, int K, int N)
 {
 	struct gemm gemm = forward_gemm(y, x, w, M, K, N);
-	struct after after = { .kernels = cpu_of(ops)->kernels,
+	struct after after = { .apply = cpu_of(ops)->kernels->bias_relu,
 		.result = y,
 		.bias = bias,
 		.ld = (size_t)N };
 
-	gemm_run(&gemm, after_relu, &after);
+	gemm_run(&gemm, apply, &after);
 }
 
 static void linear_backward_input(struct ops *ops, float *dx, const float *dy, const float *w,
@@ -123,24 +93,24 @@ static void linear_backward_input_gelu(struct ops *ops, float *dx, const float *
 	const float *pre, int M, int K, int N)
 {
 	struct gemm gemm = backward_gemm(dx, dy, w, M, K, N);
-	struct after after = { .kernels = cpu_of(ops)->kernels,
+	struct after after = { .apply = cpu_of(ops)->kernels->gelu_backward,
 		.result = dx,
 		.saved = pre,
 		.ld = (size_t)K };
 
-	gemm_run(&gemm, after_gelu_backward, &after);
+	gemm_run(&gemm, apply, &after);
 }
 
 static void linear_backward_input_relu(struct ops *ops, float *dx, const float *dy, const float *w,
 	const float *y, int M, int K, int N)
 {
 	struct gemm gemm = backward_gemm(dx, dy, w, M, K, N);
-	struct after after = { .kernels = cpu_of(ops)->kernels,
+	struct after after = { .apply = cpu_of(ops)->kernels->relu_backward,
 		.result = dx,
 		.saved = y,
 		.ld = (size_t)K };
 
-	gemm_run(&gemm, after_relu_backward, &after);
+	gemm_run(&gemm, apply, &after);
 }
 
 static void linear_backward_weight(struct ops *ops, float *dw, float *dbias, const float *x,

@@ -11,7 +11,7 @@
 #include "trainer/cpu/kernels.h"
 #include "trainer/cpu/gemm.h"
 
-void *cpu_alloc(size_t bytes)
+static void *alloc(struct device *device, size_t bytes)
 {
 	size_t rounded = (bytes + 63) / 64 * 64;
 	void *p = aligned_alloc(64, rounded ? rounded : 64);
@@ -21,12 +21,7 @@ void *cpu_alloc(size_t bytes)
 	return p;
 }
 
-static void *device_alloc(struct device *device, size_t bytes)
-{
-	return cpu_alloc(bytes);
-}
-
-static void device_release(struct device *device, void *p)
+static void release(struct device *device, void *p)
 {
 	free(p);
 }
@@ -37,7 +32,7 @@ static int plain_prepare(struct ops *ops, const struct ops_shapes *shapes, struc
 
 	free(cpu->logits);
 	cpu->shapes = *shapes;
-	cpu->logits = cpu_alloc((size_t)shapes->vocabulary * sizeof(float));
+	cpu->logits = alloc(&cpu->device, (size_t)shapes->vocabulary * sizeof(float));
 	if (!cpu->logits)
 		return err_set(err, "ops: couldn't prepare: out of memory");
 	return 0;
@@ -52,9 +47,9 @@ static int fast_prepare(struct ops *ops, const struct ops_shapes *shapes, struct
 	free(cpu->logits);
 	free(cpu->norms);
 	cpu->shapes = *shapes;
-	cpu->logits = cpu_alloc(
+	cpu->logits = alloc(&cpu->device,
 		(rows < HEAD_ROWS ? rows : HEAD_ROWS) * (size_t)shapes->vocabulary * sizeof(float));
-	cpu->norms = cpu_alloc(blocks * 2 * (size_t)shapes->width * sizeof(float));
+	cpu->norms = alloc(&cpu->device, blocks * 2 * (size_t)shapes->width * sizeof(float));
 	if (!cpu->logits || !cpu->norms)
 		return err_set(err, "ops: couldn't prepare: out of memory");
 	if (shapes->heads && shapes->width / shapes->heads > ATTENTION_SIZE_MAX)
@@ -117,7 +112,7 @@ struct ops *ops_cpu_create(bool plain, struct err *err)
 	ops->state = cpu;
 	ops->params = &cpu->params;
 	ops->element = sizeof(float);
-	cpu->device = (struct device) { .alloc = device_alloc, .release = device_release };
+	cpu->device = (struct device) { .alloc = alloc, .release = release };
 	ops->device = &cpu->device;
 	ops->destroy = ops_cpu_destroy;
 	if (plain)
