@@ -140,7 +140,7 @@ static int add_moments(struct device_snapshot *snapshot_copy, size_t arena,
 
 static int find_pieces(struct device_snapshot *snapshot_copy, const struct layout *layout)
 {
-	const struct adamw_state *device = &snapshot_copy->state->device;
+	const struct adamw_state *device = &snapshot_copy->state->on_device;
 	size_t whole = layout_own_bytes(layout) / PIECES_MOST / sizeof(float) * sizeof(float);
 	size_t most = !snapshot_copy->pinned ? RING_BYTES : whole > PIECE_LEAST ? whole : PIECE_LEAST;
 	const float *const arenas[SNAPSHOT_STATES] = { device->weights, device->m, device->v };

@@ -9,18 +9,6 @@
 #include "checkpoint/save/shard_plan.h"
 #include "common/auto.h"
 
-/* In files a counter is one int64 scalar. */
-static void describe_tensor(const struct tensor *row, struct snapshot_tensor *tensor)
-{
-	*tensor = (struct snapshot_tensor) { .name = row->name, .dtype = SAFETENSORS_I64 };
-	if (row->role == TENSOR_COUNTER)
-		return;
-	tensor->dtype = SAFETENSORS_F32;
-	tensor->dims = row->dims;
-	for (int d = 0; d < row->dims; d++)
-		tensor->shape[d] = row->shape[d];
-}
-
 static void add_slice(struct layout *layout, const struct tensor *row, size_t first, size_t count,
 	int writer)
 {
@@ -47,8 +35,14 @@ static void describe(struct layout *layout, const int *writer, const struct zero
 {
 	for (int i = 0; i < layout->table->count; i++) {
 		const struct tensor *row = &layout->table->rows[i];
-		describe_tensor(row, &layout->tensors[i]);
-		layout->tensors[i].writer = writer[i];
+		struct snapshot_tensor *tensor = &layout->tensors[i];
+		bool counts = row->role == TENSOR_COUNTER; /* one int64 scalar in files */
+		*tensor = (struct snapshot_tensor) { .name = row->name,
+			.dtype = counts ? SAFETENSORS_I64 : SAFETENSORS_F32,
+			.dims = counts ? 0 : row->dims,
+			.writer = writer[i] };
+		for (int d = 0; d < tensor->dims; d++)
+			tensor->shape[d] = row->shape[d];
 		if (row->role == TENSOR_PARAMETER && !shards)
 			add_slice(layout, row, 0, row->count, writer[i]);
 	}

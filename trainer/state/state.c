@@ -80,15 +80,15 @@ static void release(struct state *state, float *arena, bool moments)
 
 static void release_device(struct state *state)
 {
-	float *const arenas[] = { state->device.weights, state->device.m, state->device.v,
-		state->compute != state->device.weights ? state->compute : NULL };
+	float *const arenas[] = { state->on_device.weights, state->on_device.m, state->on_device.v,
+		state->compute != state->on_device.weights ? state->compute : NULL };
 	for (size_t i = 0; i < sizeof arenas / sizeof arenas[0]; i++)
 		if (arenas[i])
 			state->ops->device->release(state->ops->device, arenas[i]);
 	if (state->chunks)
 		state->ops->device->release(state->ops->device, state->chunks);
 	state->chunks = NULL;
-	state->device = (struct adamw_state) { 0 };
+	state->on_device = (struct adamw_state) { 0 };
 	state->compute = NULL;
 	hasher_destroy(state->hasher);
 	free(state->piece);
@@ -152,7 +152,7 @@ static size_t own_elements(const struct state *state)
 static void upload_moments(struct state *state)
 {
 	float *const host[] = { state->m, state->v },
-				 *const to[] = { state->device.m, state->device.v };
+				 *const to[] = { state->on_device.m, state->on_device.v };
 	struct device *device = state->ops->device;
 	for (int i = 0; i < 2; i++)
 		for (size_t k = 0, at = 0; k < state->own_count; k++) {
@@ -181,24 +181,25 @@ static int upload_chunks(struct state *state, struct err *err)
 
 static void cast(struct state *state)
 {
-	if (state->compute != state->device.weights)
-		state->ops->cast(state->ops, state->compute, state->device.weights,
+	if (state->compute != state->on_device.weights)
+		state->ops->cast(state->ops, state->compute, state->on_device.weights,
 			state->tensors->elements);
 }
 
 int state_upload(struct state *state, struct err *err)
 {
 	struct ops *ops = state->ops;
+	struct device *device = ops->device;
 	size_t elements = state->tensors->elements, moments = own_elements(state) * sizeof(float);
-	if (!device_has_memory(ops->device))
+	if (!device_has_memory(device))
 		return 0;
-	state->device = (struct adamw_state) { ops->device->alloc(ops->device, arena_bytes(state)),
-		ops->device->alloc(ops->device, moments), ops->device->alloc(ops->device, moments) };
-	state->compute = ops->element == sizeof(float)
-		? state->device.weights
-		: ops->device->alloc(ops->device, elements * ops->element);
-	if (!state->device.weights || !state->device.m || !state->device.v || !state->compute) {
-		if (device_check(ops->device, err) == 0)
+	state->on_device = (struct adamw_state) { device->alloc(device, arena_bytes(state)),
+		device->alloc(device, moments), device->alloc(device, moments) };
+	state->compute = ops->element == sizeof(float) ? state->on_device.weights
+												   : device->alloc(device, elements * ops->element);
+	if (!state->on_device.weights || !state->on_device.m || !state->on_device.v
+		|| !state->compute) {
+		if (device_check(device, err) == 0)
 			err_set(err,
 				"memory: couldn't get %zu MB on the device for weights and moments: use a smaller "
 				"model, or --zero 1 with several ranks",
@@ -209,13 +210,13 @@ int state_upload(struct state *state, struct err *err)
 	state->piece = malloc(CHUNK_BYTES);
 	if (!state->hasher || !state->piece)
 		return err_set(err, "memory: couldn't get %zu MB to compare weights by", CHUNK_BYTES >> 20);
-	ops->device->copy_in(ops->device, state->device.weights, state->weights, arena_bytes(state));
+	device->copy_in(device, state->on_device.weights, state->weights, arena_bytes(state));
 	upload_moments(state);
 	cast(state);
 	if (upload_chunks(state, err) < 0)
 		return -1;
 	release_host(state);
-	return device_check(ops->device, err);
+	return device_check(device, err);
 }
 
 float *state_compute(const struct state *state)
@@ -225,12 +226,12 @@ float *state_compute(const struct state *state)
 
 float *state_master(const struct state *state)
 {
-	return state->device.weights ? state->device.weights : state->weights;
+	return state->on_device.weights ? state->on_device.weights : state->weights;
 }
 
 void state_allgather_weights(struct state *state)
 {
-	if (state->device.weights)
+	if (state->on_device.weights)
 		cast(state);
 }
 
@@ -244,21 +245,15 @@ size_t state_bytes(const struct state *state)
 	return arena_bytes(state) + state_moment_bytes(state);
 }
 
-/* Zeroes the moments that are kept here. */
-static void zero_moments(struct state *state)
-{
-	for (size_t i = 0; i < state->own_count; i++) {
-		const struct zero_shard *own = &state->own[i];
-		memset(state->m + own->first, 0, (own->end - own->first) * sizeof(float));
-		memset(state->v + own->first, 0, (own->end - own->first) * sizeof(float));
-	}
-}
-
 void state_init(struct state *state, uint64_t seed)
 {
 	state->step = 0;
 	tensor_table_init(state->tensors, seed, state->weights);
-	zero_moments(state);
+	for (size_t i = 0; i < state->own_count; i++) {
+		const struct zero_shard *own = &state->own[i];
+		memset(state->m + own->first, 0, (own->end - own->first) * sizeof *state->m);
+		memset(state->v + own->first, 0, (own->end - own->first) * sizeof *state->v);
+	}
 }
 
 static int share_arena(float *arena, size_t bytes, struct comm *comm, struct err *err)
@@ -330,7 +325,7 @@ static struct hash128 hash_device(struct state *state)
 	for (size_t at = 0; at < bytes; at += CHUNK_BYTES) {
 		size_t size = bytes - at < CHUNK_BYTES ? bytes - at : CHUNK_BYTES;
 		state->ops->device->copy_out(state->ops->device, state->piece,
-			(const char *)state->device.weights + at, size);
+			(const char *)state->on_device.weights + at, size);
 		hasher_add(state->hasher, state->piece, size);
 	}
 	return hasher_value(state->hasher);
@@ -338,7 +333,7 @@ static struct hash128 hash_device(struct state *state)
 
 uint64_t state_weights_hash(struct state *state)
 {
-	if (state->device.weights)
+	if (state->on_device.weights)
 		return hash_device(state).low | 1;
 	return hash_bytes(state->weights, state->tensors->elements * sizeof(float)).low | 1;
 }
@@ -350,9 +345,9 @@ void state_update(struct state *state, const float *grads, bool changes)
 	if (state->before)
 		state->before(state->before_arg);
 	state->before = NULL;
-	if (state->device.weights) { /* in place: a snapshot holds a copy */
-		state->ops->adamw_chunks(state->ops, &state->device, &state->device, state->compute, grads,
-			state->chunks, state->chunk_count);
+	if (state->on_device.weights) { /* in place: a snapshot holds a copy */
+		state->ops->adamw_chunks(state->ops, &state->on_device, &state->on_device, state->compute,
+			grads, state->chunks, state->chunk_count);
 		return;
 	}
 	optimizer_update(state->ops, state->tensors, state->own, state->own_count, &to, &from, grads);

@@ -26,9 +26,9 @@ struct state {
 	void *before_arg;
 	/* Where the host can't touch the memory of `ops`, the state moves here, and the arenas above
 	 * are gone: */
-	struct adamw_state device;  /* moments of `own` only, one run after the other */
-	float *compute;             /* the weights that passes read; device.weights in fp32 */
-	struct adamw_chunk *chunks; /* [chunk_count] of `own`, in device memory */
+	struct adamw_state on_device; /* moments of `own` only, one run after the other */
+	float *compute;               /* the weights that passes read; on_device.weights in fp32 */
+	struct adamw_chunk *chunks;   /* [chunk_count] of `own`, in device memory */
 	size_t chunk_count;
 	struct hasher *hasher; /* hashes weights that are copied out piece by piece */
 	char *piece;

@@ -11,9 +11,9 @@ static inline float *device_state_read(const struct state *state)
 {
 	size_t elements = state->tensors->elements, at = 0;
 	const struct zero_shard *own = state->own;
-	const float *const moments[] = { state->device.m, state->device.v };
+	const float *const moments[] = { state->on_device.m, state->on_device.v };
 	float *arenas = calloc(3 * elements, sizeof *arenas);
-	state->ops->device->copy_out(state->ops->device, arenas, state->device.weights,
+	state->ops->device->copy_out(state->ops->device, arenas, state->on_device.weights,
 		elements * sizeof *arenas);
 	for (size_t i = 0; i < state->own_count; at += own[i].end - own[i].first, i++)
 		for (int k = 0; k < 2; k++)

@@ -73,7 +73,7 @@ static void begin(struct test *test, int buffers)
 static void catch_up(struct test *test)
 {
 	float element;
-	test->t.ops->device->copy_out(test->t.ops->device, &element, test->t.state.device.m,
+	test->t.ops->device->copy_out(test->t.ops->device, &element, test->t.state.on_device.m,
 		sizeof element);
 }
 
