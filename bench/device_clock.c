@@ -48,7 +48,7 @@ static bool make_event(struct device_clock *clock)
 	return true;
 }
 
-static void mark(void *arg, size_t moment)
+static void record(void *arg, size_t moment)
 {
 	struct device_clock *clock = arg;
 	while (clock->made <= moment)
@@ -89,7 +89,7 @@ void device_clock_destroy(struct device_clock *clock)
 
 struct trace_clock device_clock_of(struct device_clock *clock)
 {
-	return (struct trace_clock) { clock, mark, seconds };
+	return (struct trace_clock) { clock, record, seconds };
 }
 
 int device_clock_check(const struct device_clock *clock, struct err *err)

@@ -13,7 +13,7 @@ struct device_clock *device_clock_create(struct device *device, struct err *err)
 /* NULL is allowed. */
 void device_clock_destroy(struct device_clock *clock);
 struct trace_clock device_clock_of(struct device_clock *clock);
-/* 0, or -1 with the first error of all marks and readings. */
+/* 0, or -1 with the first error of all records and readings. */
 int device_clock_check(const struct device_clock *clock, struct err *err);
 
 #endif

@@ -82,14 +82,14 @@ __attribute__((format(printf, 3, 4))) static int begin(struct ops_trace *trace,
 	trace->rows[row].step_bytes += cost->bytes - cost->saved;
 	trace->rows[row].flops += cost->flops;
 	trace->calls[trace->call_count] = row;
-	trace->clock.mark(trace->clock.arg, 2 * trace->call_count);
+	trace->clock.record(trace->clock.arg, 2 * trace->call_count);
 	return row;
 }
 
 static void end(struct ops_trace *trace)
 {
 	if (!trace->failed)
-		trace->clock.mark(trace->clock.arg, 2 * trace->call_count++ + 1);
+		trace->clock.record(trace->clock.arg, 2 * trace->call_count++ + 1);
 }
 
 static void multiplies(struct ops_trace *trace, int row, const struct gemm *gemm)

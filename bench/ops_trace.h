@@ -9,10 +9,10 @@
 #include "trainer/cuda/host/gemm_plans.h"
 #include "trainer/ops/ops.h"
 
-/* Marks moments on the device. Moments are numbered from 0. */
+/* Records moments on the device. Moments are numbered from 0. */
 struct trace_clock {
 	void *arg;
-	void (*mark)(void *arg, size_t moment);
+	void (*record)(void *arg, size_t moment);
 	double (*seconds)(void *arg, size_t from,
 		size_t to); /* called once the device has finished all its work */
 };

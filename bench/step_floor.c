@@ -241,7 +241,7 @@ static size_t join_gemms(const struct trace_gemm *noted, size_t count, struct ti
 static int trace_step(struct step *s, struct ops_trace *trace, struct device_clock *clock,
 	json_t *out, struct err *err)
 {
-	double seconds = step_seconds(s, err); /* measured through the trace: its marks cost little */
+	double seconds = step_seconds(s, err); /* measured through the trace: its events cost little */
 	if (seconds == 0)
 		return -1;
 	ops_trace_clear(trace);

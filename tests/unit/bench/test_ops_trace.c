@@ -33,11 +33,11 @@ static const struct optimizer_config schedule = { .learning_rate = 0.01,
 	.clip = 1 };
 
 /* Each moment is one later than the one before, and the device is ready when it is asked. */
-static size_t marks;
+static size_t records;
 
-static void mark(void *arg, size_t moment)
+static void record(void *arg, size_t moment)
 {
-	assert_int_equal(moment, marks++);
+	assert_int_equal(moment, records++);
 }
 
 static double seconds(void *arg, size_t from, size_t to)
@@ -46,7 +46,7 @@ static double seconds(void *arg, size_t from, size_t to)
 	return 0.25;
 }
 
-static const struct trace_clock ticks = { NULL, mark, seconds };
+static const struct trace_clock ticks = { NULL, record, seconds };
 
 /* A step; returns its loss, and the weights after it. */
 static double step(struct ops *ops, float *weights)
@@ -90,7 +90,7 @@ static int set_up(void **state)
 	struct err err;
 	t.ops = ops_cpu_create(true, &err);
 	t.trace = ops_trace_create(t.ops, &ticks, &err);
-	marks = 0;
+	records = 0;
 	*state = &t;
 	return t.ops && t.trace ? 0 : -1;
 }
@@ -120,7 +120,7 @@ static void nothing_is_computed_otherwise(void **state)
 	double loss = step(t->ops, plain);
 	assert_true(step(ops_trace_table(t->trace), traced) == loss);
 	assert_memory_equal(plain, traced, bytes);
-	assert_true(marks > 0);
+	assert_true(records > 0);
 	free(plain);
 	free(traced);
 }
@@ -220,7 +220,7 @@ static void a_new_step_begins_with_nothing(void **state)
 	ops_trace_rows(t->trace, &rows);
 	ops_trace_gemms(t->trace, &plans);
 	assert_int_equal(rows + plans, 0);
-	marks = 0;
+	records = 0;
 	passes_by_hand(state);
 }
 
