@@ -93,7 +93,7 @@ static void open_contestant(struct bench *b, struct contestant *c, struct model_
 	const struct tensor_table *table = model_tensors(c->model);
 	float *weights = get(c->ops, table->elements * sizeof *weights);
 	tensor_table_init(table, 1, weights);
-	model_bind(c->model, weights);
+	model_bind(c->model, weights, weights);
 	const struct ddp_config reduction = { .slots = c->slots,
 		.bucket_bytes = 4 << 20,
 		.late = c->late };

@@ -147,7 +147,7 @@ static int run_step(struct step *s, struct err *err)
 	int64_t valid = (int64_t)s->batch.samples * s->batch.positions * s->microbatches;
 	optimizer_begin(&schedule, ++s->number, valid, s->ops->params);
 	ops_put_params(s->ops);
-	model_bind(s->model, state_compute(&s->state));
+	model_bind(s->model, state_compute(&s->state), state_compute(&s->state));
 	for (int i = 0; i < s->microbatches; i++)
 		model_train(s->model, &s->batch, s->grads, i > 0, s->sums, &valid, NULL, NULL);
 	norm = norm_of(s, &loss);

@@ -71,7 +71,7 @@ static void open_run(struct run *r, const struct model_config *config, int batch
 	r->grads = get(r, r->table->elements * sizeof(float));
 	r->squares = get(r, (r->table->elements / NORM_BLOCK + 1) * sizeof(double));
 	tensor_table_init(r->table, 1, r->state.weights);
-	model_bind(r->model, r->state.weights);
+	model_bind(r->model, r->state.weights, r->state.weights);
 	r->batch = (struct batch) { .samples = batch,
 		.positions = config->context,
 		.tokens = get(r, (size_t)tokens * sizeof(int32_t)),

@@ -138,7 +138,7 @@ int main(int argc, char **argv)
 	float *weights = read_weights(ckpt, model_tensors(model), ops);
 	double loss;
 	int64_t valid;
-	model_bind(model, weights);
+	model_bind(model, weights, weights);
 	model_loss(model, &batch, &loss, &valid);
 	write_logits(argv[3], head.logits, positions * V);
 	ops->device->release(ops->device, weights);

@@ -146,7 +146,7 @@ static void open_run(struct run *run, const struct records *in, bool plain)
 		const size_t size = row->count * sizeof(float);
 		memcpy(run->weights + row->offset, find(in, row->name, size), size);
 	}
-	model_bind(run->model, run->weights);
+	model_bind(run->model, run->weights, run->weights);
 }
 
 static struct batch batch_of(const struct run *run, const struct records *in, int step)
@@ -239,7 +239,7 @@ static void train(struct run *run, const struct records *in, FILE *out)
 		}
 		optimizer_update(run->ops, run->table, &all, 1, &state, &state, run->grads);
 		model_settle(run->model, run->weights);
-		model_bind(run->model, run->weights);
+		model_bind(run->model, run->weights, run->weights);
 	}
 	write_record(out, "curve", curve, steps * sizeof *curve);
 	write_record(out, "norms", norms, steps * sizeof *norms);

@@ -144,16 +144,11 @@ int model_join(struct model *model, struct comm *comm, struct err *err)
 	return model->batchnorm ? batchnorm_join(model->batchnorm, comm, err) : 0;
 }
 
-void model_bind_cast(struct model *model, const float *weights, const float *master)
+void model_bind(struct model *model, const float *weights, const float *master)
 {
 	model->weights = weights;
 	if (model->batchnorm)
 		batchnorm_bind(model->batchnorm, model->ops, weights, master);
-}
-
-void model_bind(struct model *model, const float *weights)
-{
-	model_bind_cast(model, weights, weights);
 }
 
 void model_use_graphs(struct model *model, bool use)

@@ -66,10 +66,9 @@ int model_prepare(struct model *model, struct ops *ops, int batch, struct err *e
 int model_join(struct model *model, struct comm *comm, struct err *err);
 
 /* Binds the weights that passes read: an arena by the table's offsets, in the compute type of the
- * ops. Must be called before the first pass. Borrowed. */
-void model_bind(struct model *model, const float *weights);
-/* The same where the master weights are another arena, of fp32: statistics are read from there. */
-void model_bind_cast(struct model *model, const float *weights, const float *master);
+ * ops; and the master weights, in fp32, which may be the same arena: statistics are read from
+ * there. Must be called before the first pass. Borrowed. */
+void model_bind(struct model *model, const float *weights, const float *master);
 
 /* From now on model_train captures forward and backward once for each arena of gradients and each
  * value of `accumulate`, and then replays them as a graph, where the ops can do that: the same

@@ -290,7 +290,7 @@ static void update(struct loop *loop, uint64_t step)
 		ddp_allgather_weights(run->ddp, state_master(&run->state));
 		model_settle(run->model, state_master(&run->state));
 	}
-	model_bind_cast(run->model, state_compute(&run->state), state_master(&run->state));
+	model_bind(run->model, state_compute(&run->state), state_master(&run->state));
 	run->state.step = step;
 }
 
@@ -509,7 +509,7 @@ int train_loop(struct run *run, struct train_end *end, struct err *err)
 		.agreed = run->state.step };
 	uint64_t steps = (uint64_t)run->settings.steps;
 	*end = (struct train_end) { .losses = { .loss = NAN, .validation_loss = NAN } };
-	model_bind_cast(run->model, state_compute(&run->state), state_master(&run->state));
+	model_bind(run->model, state_compute(&run->state), state_master(&run->state));
 	int rc = validate(run, run->state.step, &loop.validation_loss, err);
 	if (rc < 0)
 		return rc;

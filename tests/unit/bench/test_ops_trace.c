@@ -63,7 +63,7 @@ static double step(struct ops *ops, float *weights)
 	float *grads = ops->device->alloc(ops->device, table->elements * sizeof *grads);
 	const struct fixture f = { .model = model, .table = table };
 	optimizer_begin(&schedule, 1, M * MICROBATCHES, ops->params);
-	model_bind(model, state.weights);
+	model_bind(model, state.weights, state.weights);
 	for (int i = 0; i < MICROBATCHES; i++) {
 		struct batch batch = fixture_batch(&f, BATCH, (uint64_t)i);
 		model_train(model, &batch, grads, i, &loss, &valid, NULL, NULL);

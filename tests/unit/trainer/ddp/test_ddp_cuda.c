@@ -243,7 +243,7 @@ static int begin(struct training *t, struct comm *comm, struct err *err)
 	model_set_weights_wait(t->model, ddp_wait_weights, t->ddp);
 	if (state_upload(&t->state, err) < 0)
 		return -1;
-	model_bind(t->model, state_compute(&t->state));
+	model_bind(t->model, state_compute(&t->state), state_compute(&t->state));
 	return 0;
 }
 
@@ -279,7 +279,7 @@ static int one_step(struct training *t, uint64_t step, struct outcome *outcome, 
 		return -1;
 	if (t->zero)
 		state_allgather_weights(&t->state);
-	model_bind(t->model, state_compute(&t->state));
+	model_bind(t->model, state_compute(&t->state), state_compute(&t->state));
 	t->state.step = step;
 	outcome->losses[step - 1] = result.loss;
 	outcome->norms[step - 1] = result.norm;

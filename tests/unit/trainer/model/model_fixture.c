@@ -77,7 +77,7 @@ struct fixture fixture_open(const struct model_config *config, bool plain, int b
 	f.weights = fixture_arena(&f);
 	f.grads = fixture_arena(&f);
 	randomise(&f);
-	model_bind(f.model, f.weights);
+	model_bind(f.model, f.weights, f.weights);
 	f.ops->params->loss_scale = 1.0f;
 	return f;
 }

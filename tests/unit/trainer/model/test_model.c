@@ -288,7 +288,7 @@ static void await_weights(struct arrival *arrival)
 				row->count * sizeof *arrival->weights);
 	}
 	arrival->next = tensor_table_layers(model_tensors(f->model));
-	model_bind(f->model, arrival->weights);
+	model_bind(f->model, arrival->weights, arrival->weights);
 }
 
 static void check_gate(const struct model_config *config, bool plain)

@@ -123,7 +123,7 @@ static int one_step(struct training *t, uint64_t step, struct outcome *outcome, 
 	state_update(&t->state, ddp_grads(t->ddp), changes);
 	if (changes)
 		model_settle(t->model, state_master(&t->state));
-	model_bind_cast(t->model, state_compute(&t->state), state_master(&t->state));
+	model_bind(t->model, state_compute(&t->state), state_master(&t->state));
 	t->state.step = step;
 	outcome->losses[step - 1] = result.loss;
 	outcome->norms[step - 1] = result.norm;
@@ -202,7 +202,7 @@ static int run(struct comm *comm, const struct plan *plan, struct outcome *outco
 	if (begin(&t, plan, comm, err) < 0 || (plan->saves && begin_saves(&saves, plan, &t, err) < 0))
 		return -1;
 	size_t elements = outcome->elements = t.state.tensors->elements;
-	model_bind_cast(t.model, state_compute(&t.state), state_master(&t.state));
+	model_bind(t.model, state_compute(&t.state), state_master(&t.state));
 	for (uint64_t step = 1; step <= STEPS; step++)
 		if (one_step(&t, step, outcome, err) < 0
 			|| (plan->saves && step == SAVED && save(&saves, plan, &t, err) < 0))
@@ -354,10 +354,10 @@ static int run_joined(struct comm *comm, struct ops *ops, struct joined *out, st
 	double *loss = ops->device->alloc(ops->device, sizeof *loss);
 	ops->params->loss_scale = 0.25f;
 	ops_put_params(ops);
-	model_bind_cast(model, state_compute(&state), state_master(&state));
+	model_bind(model, state_compute(&state), state_master(&state));
 	train_joined(&f, comm_rank(comm), grads, loss);
 	model_settle(model, state_master(&state));
-	model_bind_cast(model, state_compute(&state), state_master(&state));
+	model_bind(model, state_compute(&state), state_master(&state));
 	struct batch batch = fixture_batch(&f, ROWS, 99);
 	model_loss(model, &batch, &out->validation, &valid);
 	fixture_free_batch(&batch);

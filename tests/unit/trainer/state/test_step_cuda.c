@@ -103,7 +103,7 @@ static void begin(struct training *t, struct ops *ops)
 	assert_int_equal(state_alloc(&t->state, ops, model_tensors(t->model), own, count, &err), 0);
 	state_init(&t->state, 3);
 	assert_int_equal(state_upload(&t->state, &err), 0);
-	model_bind(t->model, state_compute(&t->state));
+	model_bind(t->model, state_compute(&t->state), state_compute(&t->state));
 	model_use_graphs(t->model, t->graphs);
 }
 
@@ -149,7 +149,7 @@ static void train_step(struct training *t, uint64_t step)
 	uint64_t launched = grid_launches();
 	state_update(&t->state, ddp_grads(t->ddp), changes);
 	t->update = grid_launches() - launched;
-	model_bind(t->model, state_compute(&t->state));
+	model_bind(t->model, state_compute(&t->state), state_compute(&t->state));
 	t->loss = result.loss;
 	t->norm = result.norm;
 	if (device_check(t->ops->device, &err) < 0)

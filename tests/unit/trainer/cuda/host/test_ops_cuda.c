@@ -138,7 +138,7 @@ static void pass(struct training *t, uint64_t step)
 	const struct fixture f = { .model = t->model, .table = model_tensors(t->model) };
 	optimizer_begin(&schedule, step, 40, t->ops->params);
 	ops_put_params(t->ops);
-	model_bind_cast(t->model, state_compute(&t->state), state_master(&t->state));
+	model_bind(t->model, state_compute(&t->state), state_master(&t->state));
 	for (int i = 0; i < 2; i++) {
 		int64_t valid;
 		struct batch batch = fixture_batch(&f, t->batch, step * 10 + (uint64_t)i);
