@@ -38,7 +38,7 @@ bool optimizer_clip(const struct optimizer_config *config, double loss, double n
 
 /* AdamW over the parameters in the shards `own`, from the arenas of `from` to those of `to`, which
  * may be the same; only matrices (tensor.decay) decay. The arenas have the table's offsets. Does
- * not touch padding. For ops whose memory is the host's. */
+ * not touch padding. For devices whose memory is the host's. */
 void optimizer_update(struct ops *ops, const struct tensor_table *table,
 	const struct zero_shard *own, size_t own_count, const struct adamw_state *to,
 	const struct adamw_state *from, const float *grads);

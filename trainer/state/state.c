@@ -22,7 +22,8 @@ static size_t arena_bytes(const struct state *state)
 	return state->tensors->elements * sizeof(float);
 }
 
-/* Arenas are mapped where `ops` would put them out of the host's reach, or where they have gaps. */
+/* Arenas are mapped where the device would put them out of the host's reach, or where they have
+ * gaps. */
 static bool is_mapped(const struct state *state, bool moments)
 {
 	return device_has_memory(state->ops->device) || (moments && state->sharded);
@@ -137,7 +138,7 @@ void state_move(struct state *state, const struct adamw_state *to)
 	state->lent = true;
 }
 
-/* ---- where the host can't touch the memory of `ops` ---- */
+/* ---- on a device with memory of its own ---- */
 
 /* Number of moments that are kept here. On the device their runs lie one after the other. */
 static size_t own_elements(const struct state *state)

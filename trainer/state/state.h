@@ -24,8 +24,7 @@ struct state {
 	void (*before)(void *arg); /* called once, when the next update is about to write, because a
 								  snapshot is being copied; NULL: none is */
 	void *before_arg;
-	/* Where the host can't touch the memory of `ops`, the state moves here, and the arenas above
-	 * are gone: */
+	/* On a device with memory of its own the state moves here, and the arenas above are gone: */
 	struct adamw_state on_device; /* moments of `own` only, one run after the other */
 	float *compute;               /* the weights that passes read; on_device.weights in fp32 */
 	struct adamw_chunk *chunks;   /* [chunk_count] of `own`, in device memory */
@@ -39,24 +38,24 @@ struct state {
 	bool sharded;
 };
 
-/* Allocates zeroed arenas; from `ops` where that is host memory. With `own`, of the moments only
- * those of its shards: borrows it until state_free. The arenas still have addresses for all
- * elements, in host memory. NULL: of all elements. The state must not be moved in memory. */
+/* Allocates zeroed arenas, in host memory. With `own`, of the moments only those of its shards:
+ * borrows it until state_free. The arenas still have addresses for all elements. NULL: of all
+ * elements. The struct must stay where it is. */
 int state_alloc(struct state *state, struct ops *ops, const struct tensor_table *tensors,
 	const struct zero_shard *own, size_t own_count, struct err *err);
 void state_free(struct state *state);
 size_t state_bytes(const struct state *state);
 size_t state_moment_bytes(const struct state *state);
 
-/* Moves the state to the caller's arenas, which must be in host memory, as that of `ops` must be,
+/* Moves the state to the caller's arenas, which must be in host memory, as the device's must be,
  * and must live until state_free. */
 void state_move(struct state *state, const struct adamw_state *to);
 
-/* Where the memory of `ops` is not the host's, moves the state there; else does nothing. Call it
+/* Where the device has memory of its own, moves the state there; else does nothing. Call it
  * once, before the first update; until then all is in host memory. */
 int state_upload(struct state *state, struct err *err);
-/* The weights as passes read them, and the master weights that updates change; both in the ops'
- * memory. */
+/* The weights as passes read them, and the master weights that updates change; both in the
+ * device's memory. */
 float *state_compute(const struct state *state);
 float *state_master(const struct state *state);
 /* Call it when other ranks' weights have come into the master weights: casts them for the
