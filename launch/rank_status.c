@@ -3,7 +3,6 @@
  * failure. */
 #include "launch/rank_status.h"
 
-#include <stdbool.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -56,15 +55,15 @@ static int parse_word(struct rank_status *word, int rank, size_t size, struct er
 	return 0;
 }
 
-static int get_words(struct rdzv *rdzv, int count, const char *key, double timeout,
+static int get_words(struct rdzv *rdzv, int count, const char *key, double timeout, bool may_lack,
 	struct rank_status *words, struct err *err)
 {
-	for (int rank = 0; rank < count; rank++) {
-		size_t size;
-		if (rdzv_get(rdzv, rank, key, &words[rank].memory, &size, timeout, err) < 0
-			|| parse_word(&words[rank], rank, size, err) < 0)
+	size_t size;
+	for (int rank = 0; rank < count; rank++)
+		if (rdzv_get(rdzv, rank, key, &words[rank].memory, &size, timeout, err) < 0)
+			return may_lack ? 0 : -1;
+		else if (parse_word(&words[rank], rank, size, err) < 0)
 			return -1;
-	}
 	return 0;
 }
 
@@ -76,7 +75,10 @@ struct rank_status *rank_status_exchange(struct rdzv *rdzv, const struct ident *
 		words ? put_word(rdzv, ident, key, own, err) : err_set(err, "rendezvous: out of memory");
 	if (rc == 0 && (rc = rdzv_fence(rdzv, timeout, err)) < 0 && own->failure)
 		err_prefix(err, "%.400s", own->failure->text); /* what this rank knows comes first */
-	if (rc == 0 && get_words(rdzv, ident->world_size, key, timeout, words, err) == 0)
+	if (rc == 0
+		&& get_words(rdzv, ident->world_size, key, own->patience > 0 ? own->patience : timeout,
+			   own->patience > 0, words, err)
+			== 0)
 		return words;
 	rank_statuses_free(words, ident->world_size);
 	return NULL;
@@ -95,22 +97,29 @@ static int weight(const struct rank_status *word)
 {
 	if (word->status == EXIT_REQUEUE)
 		return word->size ? 2 : 1;
-	return word->status == EXIT_OK ? 0 : word->status == EXIT_LOST ? 3 : 4;
+	return word->status == EXIT_LOST ? 3 : 4;
+}
+
+int rank_statuses_worst(const struct rank_status *words, int count, bool causes_first)
+{
+	int worst = -1;
+	for (int rank = 0; rank < count; rank++)
+		if (words[rank].status != EXIT_OK
+			&& (worst < 0 || (causes_first && weight(&words[rank]) > weight(&words[worst]))))
+			worst = rank;
+	return worst;
 }
 
 int rank_statuses_check(const struct rank_status *words, int count, struct err *err)
 {
-	int first = 0;
-	for (int rank = 1; rank < count; rank++)
-		if (weight(&words[rank]) > weight(&words[first]))
-			first = rank;
-	if (words[first].status == EXIT_OK)
+	const int worst = rank_statuses_worst(words, count, true);
+	if (worst < 0)
 		return 0;
-	const char *why = words[first].size ? words[first].data : "it stopped before its end";
-	err_fail(err, (enum exit_status)words[first].status, "%s", why);
+	const char *why = words[worst].size ? words[worst].data : "it stopped before its end";
+	err_fail(err, (enum exit_status)words[worst].status, "%s", why);
 	if (count == 1 || is_named(why))
 		return -1;
-	return err_prefix(err, "%s", rank_status_name(words, first).text);
+	return err_prefix(err, "%s", rank_status_name(words, worst).text);
 }
 
 void rank_statuses_free(struct rank_status *words, int count)

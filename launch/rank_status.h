@@ -5,6 +5,7 @@
 #ifndef MUSTER_RANK_STATUS_H
 #define MUSTER_RANK_STATUS_H
 
+#include <stdbool.h>
 #include <stddef.h>
 
 #include "common/err.h"
@@ -19,6 +20,7 @@ struct rank_status_own {
 	int number;                /* up to the caller, as is the data */
 	const void *data;
 	size_t size;
+	double patience; /* seconds for the word of a rank that may have none (0: all have one) */
 };
 
 /* Another rank's status. */
@@ -26,7 +28,8 @@ struct rank_status {
 	int status; /* 0, or its failure's exit status */
 	int number;
 	char node[256];
-	const char *data; /* or the failure's text; a NUL follows */
+	const char *data; /* or the failure's text, with a NUL after it (NULL: a rank up to this one has
+						 none) */
 	size_t size;
 	void *memory; /* what `data` points into */
 };
@@ -37,10 +40,14 @@ struct rank_status {
 struct rank_status *rank_status_exchange(struct rdzv *rdzv, const struct ident *ident,
 	const char *key, const struct rank_status_own *own, double timeout, struct err *err);
 
-/* 0 if all can go on. Otherwise -1 with the same text and status on each rank: those of the first
- * rank with its own reason; if there is none, of the first that lost its peers; then of the first
- * that asks for a requeue and says why; last of one with an empty text, which stops because another
- * rank does. The rank's name comes first, unless the text has one from an earlier exchange. */
+/* The rank whose failure is that of all, or -1 if all can go on: the lowest that failed. With
+ * `causes_first` it is the lowest with its own reason, else the lowest that lost its peers, else
+ * the lowest that asks for a requeue and says why, else one with an empty text, which stops because
+ * another rank does. */
+int rank_statuses_worst(const struct rank_status *words, int count, bool causes_first);
+
+/* 0 if all can go on. Otherwise -1 with the text and status of rank_statuses_worst(), causes
+ * first. The rank's name comes first, unless the text has one from an earlier exchange. */
 int rank_statuses_check(const struct rank_status *words, int count, struct err *err);
 
 /* NULL is allowed. */

@@ -5,17 +5,14 @@
 #ifndef MUSTER_GPU_MEET_H
 #define MUSTER_GPU_MEET_H
 
-#include "launch/rdzv.h"
+#include "launch/rank_status.h"
 #include "trainer/ops/gpu.h"
 
-/* What a rank tells the others of its device. */
+/* What a rank tells the others of its device. Bytes, so that it may lie at any address. */
 struct gpu_word {
-	int32_t status; /* exit status of a failure, else 0 */
-	int32_t on_gpu; /* 0: it computes on the CPU */
+	unsigned char on_gpu; /* 0: it computes on the CPU */
 	unsigned char uuid[GPU_UUID_BYTES];
 	char name[128];
-	char node[64];
-	char text[sizeof((struct err *)0)->text]; /* of the failure */
 };
 
 /* Collective among the ranks of a world of several, as far as they have a driver; a rank that has
@@ -26,7 +23,8 @@ struct gpu_word {
 int gpu_meet(struct rdzv *rdzv, const struct ident *ident, const struct gpu *gpu, int rc,
 	bool share, struct err *err);
 
-/* Whether these ranks can train together: 0, or -1 with the same error text on every rank. */
-int gpu_judge(const struct gpu_word *words, int world_size, bool share, struct err *err);
+/* Whether these ranks can train together. The data of a rank that has not failed is its struct
+ * gpu_word. Returns what gpu_meet() does. */
+int gpu_judge(const struct rank_status *words, int world_size, bool share, struct err *err);
 
 #endif

@@ -1,9 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* One all-gather of every rank's outcome, from which all derive the same error. */
+/* One all-gather of every rank's status, from which all derive the same error. */
 #include "trainer/comm/status_exchange.h"
 
-#include <stdbool.h>
-#include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -11,64 +9,64 @@
 #include "common/auto.h"
 #include "common/log.h"
 
-struct outcome {
-	int32_t failed, status;
-	char node[64];
+struct slot {
+	struct rank_status word;
 	char text[sizeof((struct err *)0)->text];
 };
 
-/* Whether a rank before this one failed with the same words. */
-static bool told_already(const struct outcome *all, int rank)
-{
-	for (int i = 0; i < rank; i++)
-		if (all[i].failed && strcmp(all[i].text, all[rank].text) == 0)
-			return true;
-	return false;
-}
-
-/* "rank 3 on n2", and the number of later ranks that failed with the same words. */
-static const char *who(const struct outcome *all, int size, int rank, char out[200])
+/* How many of the first `count` ranks failed with the same words as this one. */
+static int count_same(const struct rank_status *words, int count, int rank)
 {
 	int same = 0;
-	for (int i = rank + 1; i < size; i++)
-		same += all[i].failed && strcmp(all[i].text, all[rank].text) == 0;
-	if (same)
-		snprintf(out, 200, "rank %d on %s and %d other%s", rank, all[rank].node, same,
-			same > 1 ? "s" : "");
-	else
-		snprintf(out, 200, "rank %d on %s", rank, all[rank].node);
-	return out;
+	for (int i = 0; i < count; i++)
+		same += words[i].status && strcmp(words[i].data, words[rank].data) == 0;
+	return same;
 }
 
-static int share_failure(const struct outcome *all, int size, int first, bool speaks,
-	struct err *err)
+/* Writes the failure of a rank, and of all others with the same words, as one line. */
+static void describe(const struct rank_status *words, int size, int rank, struct err *err)
 {
-	char name[200];
-	for (int i = first + 1; speaks && i < size; i++)
-		if (all[i].failed && !told_already(all, i))
-			log_error("%s: %s", who(all, size, i, name), all[i].text);
-	if (size == 1)
-		err_fail(err, (enum exit_status)all[first].status, "%s", all[first].text);
-	else
-		err_fail(err, (enum exit_status)all[first].status, "%s: %s", who(all, size, first, name),
-			all[first].text);
+	char others[30] = "";
+	const int same = count_same(words, size, rank) - 1;
+	if (same)
+		snprintf(others, sizeof others, " and %d other%s", same, same > 1 ? "s" : "");
+	err_fail(err, (enum exit_status)words[rank].status, "%s", words[rank].data);
+	if (size > 1)
+		err_prefix(err, "rank %d on %s%s", rank, words[rank].node, others);
+}
+
+int status_share(const struct rank_status *words, int size, bool speaks, struct err *err)
+{
+	const int worst = rank_statuses_worst(words, size, false);
+	if (worst < 0)
+		return 0;
+	for (int rank = 0; speaks && rank < size; rank++)
+		if (words[rank].status && strcmp(words[rank].data, words[worst].data) != 0
+			&& count_same(words, rank, rank) == 0) {
+			describe(words, size, rank, err);
+			log_error("%s", err->text);
+		}
+	describe(words, size, worst, err);
 	return ERR_SHARED;
 }
 
 int status_exchange(struct comm *comm, const char *stage, const char *node, int rc, struct err *err)
 {
-	int size = comm_size(comm);
-	struct outcome mine = { .failed = rc < 0, .status = rc < 0 ? (int)err->status : 0 };
-	AUTO_FREE struct outcome *all = calloc((size_t)size, sizeof *all);
-	if (!all)
+	const int size = comm_size(comm);
+	struct slot mine = { .word.status = rc < 0 ? (int)err->status : 0 };
+	AUTO_FREE struct slot *slots = calloc((size_t)size, sizeof *slots);
+	AUTO_FREE struct rank_status *words = calloc((size_t)size, sizeof *words);
+	if (!slots || !words)
 		return err_set(err, "%s: out of memory", stage);
-	snprintf(mine.node, sizeof mine.node, "%.63s", node);
+	snprintf(mine.word.node, sizeof mine.word.node, "%s", node);
 	if (rc < 0)
 		memcpy(mine.text, err->text, sizeof mine.text);
-	if (comm_wait(comm, comm_allgather(comm, stage, &mine, all, sizeof mine), err) < 0)
+	if (comm_wait(comm, comm_allgather(comm, stage, &mine, slots, sizeof mine), err) < 0)
 		return -1;
-	for (int i = 0; i < size; i++)
-		if (all[i].failed)
-			return share_failure(all, size, i, comm_rank(comm) == 0, err);
-	return 0;
+	for (int rank = 0; rank < size; rank++) {
+		words[rank] = slots[rank].word;
+		words[rank].data = slots[rank].text;
+		words[rank].size = strlen(slots[rank].text);
+	}
+	return status_share(words, size, comm_rank(comm) == 0, err);
 }

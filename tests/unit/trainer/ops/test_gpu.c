@@ -207,7 +207,7 @@ static void uuids_are_written_as_nvidia_smi_does(void **state)
 
 static struct gpu_word word_of(int card)
 {
-	struct gpu_word word = { .on_gpu = card > 0, .name = "Fake", .node = "n0" };
+	struct gpu_word word = { .on_gpu = card > 0, .name = "Fake" };
 	memset(word.uuid, card, sizeof word.uuid);
 	return word;
 }
@@ -215,27 +215,32 @@ static struct gpu_word word_of(int card)
 static void ranks_are_judged(void **state)
 {
 	struct gpu_word words[3] = { word_of(1), word_of(2), word_of(3) };
+	struct rank_status statuses[3];
 	struct err err;
-	assert_int_equal(gpu_judge(words, 3, false, &err), 0);
+	for (int i = 0; i < 3; i++)
+		statuses[i] = (struct rank_status) { .node = "n0",
+			.data = (void *)&words[i],
+			.size = sizeof words[i] };
+	assert_int_equal(gpu_judge(statuses, 3, false, &err), 0);
 	words[2] = word_of(2);
-	assert_int_equal(gpu_judge(words, 3, false, &err), -1);
+	assert_int_equal(gpu_judge(statuses, 3, false, &err), ERR_SHARED);
 	assert_int_equal(err.status, EXIT_USAGE);
 	assert_says(&err, "ranks 1 and 2 on n0 have the same GPU, GPU-02020202-", "--share-gpu");
-	assert_int_equal(gpu_judge(words, 3, true, &err), 0);
+	assert_int_equal(gpu_judge(statuses, 3, true, &err), 0);
 	words[0] = word_of(0);
-	assert_int_equal(gpu_judge(words, 3, true, &err), -1);
+	assert_int_equal(gpu_judge(statuses, 3, true, &err), ERR_SHARED);
 	assert_says(&err, "rank 1 on n0 has a GPU (Fake), and rank 0 on n0 sees none", "--device cpu");
 	words[0] = word_of(1);
 	words[1] = word_of(0);
-	assert_int_equal(gpu_judge(words, 3, true, &err), -1);
+	assert_int_equal(gpu_judge(statuses, 3, true, &err), ERR_SHARED);
 	assert_says(&err, "rank 0 on n0 has a GPU (Fake), and rank 1 on n0 sees none",
 		"--gpus-per-task=1");
 	for (int i = 0; i < 3; i++)
 		words[i] = word_of(0); /* none has a UUID */
-	assert_int_equal(gpu_judge(words, 3, false, &err), 0);
-	words[1].status = EXIT_FAULT;
-	snprintf(words[1].text, sizeof words[1].text, "it is broken");
-	assert_int_equal(gpu_judge(words, 3, false, &err), -1);
+	assert_int_equal(gpu_judge(statuses, 3, false, &err), 0);
+	statuses[1].status = EXIT_FAULT;
+	statuses[1].data = "it is broken";
+	assert_int_equal(gpu_judge(statuses, 3, false, &err), ERR_SHARED);
 	assert_int_equal(err.status, EXIT_FAULT);
 	assert_string_equal(err.text, "rank 1 on n0: it is broken");
 }
