@@ -77,7 +77,7 @@ bool bootstrap_take_body(struct bootstrap *bootstrap, int rank, const unsigned c
 		return false;
 	if (size)
 		memcpy(copy, body, size);
-	round->bodies[rank] = (struct body) { copy, size };
+	round->bodies[rank] = (struct put_list) { copy, size };
 	bootstrap->come[rank]++;
 	while (all_have_come(bootstrap, bootstrap->complete)) {
 		if (!put_together(bootstrap, bootstrap->rounds[bootstrap->complete], bootstrap->complete))

@@ -19,7 +19,8 @@
 #define FENCE_AT 16
 #define SIZE_AT 20
 #define TAG_AT (BOOTSTRAP_HEAD_SIZE - BOOTSTRAP_TAG_SIZE)
-#define LENGTH 4 /* bytes of a rank's length field in rank 0's body */
+#define LENGTH 4  /* bytes of a rank's length field in rank 0's body */
+#define LENGTHS 5 /* bytes of a key's length, and of a value's */
 
 void bootstrap_challenge_write(unsigned char out[BOOTSTRAP_GREETING_SIZE], uint64_t run,
 	uint64_t challenge)
@@ -136,4 +137,35 @@ const unsigned char *bootstrap_bodies_of(const unsigned char *bodies, int rank, 
 		bodies += LENGTH + bytes_le32(bodies);
 	*size = bytes_le32(bodies);
 	return bodies + LENGTH;
+}
+
+int put_list_add(struct put_list *list, const char *key, const void *value, size_t size)
+{
+	const size_t length = strlen(key);
+	unsigned char *grown = realloc(list->bytes, list->size + LENGTHS + length + size);
+	if (!grown)
+		return -1;
+	unsigned char *at = grown + list->size;
+	at[0] = (unsigned char)length;
+	memcpy(at + 1, key, length);
+	bytes_put_le32(at + 1 + length, (uint32_t)size);
+	if (size)
+		memcpy(at + LENGTHS + length, value, size);
+	*list = (struct put_list) { grown, list->size + LENGTHS + length + size };
+	return 0;
+}
+
+const void *put_list_find(const unsigned char *bytes, size_t left, const char *key, size_t *size)
+{
+	while (left >= LENGTHS && left - LENGTHS >= bytes[0]) {
+		const size_t length = bytes[0], value = bytes_le32(bytes + 1 + length);
+		if (left - LENGTHS - length < value)
+			break;
+		*size = value;
+		if (length == strlen(key) && memcmp(bytes + 1, key, length) == 0)
+			return bytes + LENGTHS + length;
+		bytes += LENGTHS + length + value;
+		left -= LENGTHS + length + value;
+	}
+	return NULL;
 }

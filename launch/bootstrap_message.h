@@ -72,4 +72,18 @@ bool bootstrap_bodies_are_whole(const unsigned char *bodies, size_t size, int wo
 /* A rank's bytes in such a body. */
 const unsigned char *bootstrap_bodies_of(const unsigned char *bodies, int rank, size_t *size);
 
+/* The values that a rank has put, as the body of its message. Start with zeros; the owner frees
+ * `bytes`. */
+struct put_list {
+	unsigned char *bytes;
+	size_t size;
+};
+
+/* Adds a value; `key` has at most 255 characters. -1: out of memory. */
+int put_list_add(struct put_list *list, const char *key, const void *value, size_t size);
+
+/* Finds a key in a received list, which may be malformed. Returns its value, inside `bytes`, or
+ * NULL. */
+const void *put_list_find(const unsigned char *bytes, size_t left, const char *key, size_t *size);
+
 #endif

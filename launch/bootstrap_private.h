@@ -12,14 +12,9 @@
 #define BOOTSTRAP_STRANGERS_MAX 64 /* connections to rank 0 whose rank is unknown */
 #define BOOTSTRAP_LINKS_MAX (BOOTSTRAP_WORLD_MAX + BOOTSTRAP_STRANGERS_MAX)
 
-struct body {
-	unsigned char *bytes;
-	size_t size;
-};
-
 /* One fence. */
 struct round {
-	struct body *bodies;               /* rank 0, until all have come: each rank's */
+	struct put_list *bodies;           /* rank 0, until all have come: each rank's */
 	struct bootstrap_message own, all; /* rank 0 sends `all`; others send `own` and receive `all` */
 	void (*met)(void *arg, bool all);  /* NULL: this rank has not reached the fence, or was told */
 	void *arg;

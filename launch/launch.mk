@@ -10,7 +10,6 @@ liblaunch_la_SOURCES = \
 	launch/job_query.c launch/job_query.h \
 	launch/nccl_exchange.c launch/nccl_exchange.h \
 	launch/pmi2_wire.c launch/pmi2_wire.h \
-	launch/put_list.c launch/put_list.h \
 	launch/rank_status.c launch/rank_status.h \
 	launch/requeue_ask.c launch/requeue_ask.h \
 	launch/rdzv.c launch/rdzv.h launch/rdzv_provider.h \

@@ -31,8 +31,8 @@
 #include "common/log.h"
 #include "common/process.h"
 #include "launch/bootstrap.h"
+#include "launch/bootstrap_message.h"
 #include "launch/pmix_client.h"
-#include "launch/put_list.h"
 #include "launch/rdzv_provider.h"
 #include "launch/presence.h"
 #include "launch/run_key.h"
@@ -268,7 +268,7 @@ static void ask_for_key(struct pmix *pmix, const char *fence, double soon, doubl
 	}
 }
 
-/* Without a bootstrap or a key, the ranks ask each other by PMIx. */
+/* At the first fence. Without a bootstrap or a key, the ranks ask each other by PMIx. */
 static int begin_bootstrap(struct pmix *pmix, struct err *err)
 {
 	char run[RUN_SIZE], here[NODE_SIZE], there[NODE_SIZE];
@@ -304,10 +304,9 @@ static void on_met(void *arg, bool all)
 static bool come_to_bootstrap(struct pmix *pmix, int fence, struct answer *answer, const char *key,
 	double timeout)
 {
-	if (pmix->bootstrap) {
+	if (pmix->bootstrap)
 		bootstrap_come(pmix->bootstrap, pmix->puts.bytes, pmix->puts.size, on_met, answer);
-		pmix->puts.size = 0;
-	}
+	pmix->puts.size = 0;
 	if (pmix->bootstrap && !pmix->has_key)
 		ask_for_key(pmix, key, shorter(ROLL_SECONDS, timeout / 10),
 			shorter(PATIENCE_SECONDS, timeout / 4));
@@ -386,7 +385,8 @@ static int pmix_fence(void *state, double timeout, struct err *err)
 	int fence = pmix->fences++;
 	snprintf(key, sizeof key, FENCE_KEY, fence);
 	pmix->until = deadline_in(timeout);
-	if (publish(key, timeout, err) < 0)
+	if ((fence == 0 && pmix->gathers && begin_bootstrap(pmix, err) < 0)
+		|| publish(key, timeout, err) < 0)
 		return -1;
 	struct answer *answer = start_fence(!pmix->gathers && !pmix_client.fences_lost, err);
 	if (!answer)
@@ -472,17 +472,13 @@ static void *pmix_open(const struct ident *ident, double timeout, struct err *er
 	*pmix = (struct pmix) { .world_size = ident->world_size,
 		.attempt = ident->attempt,
 		.gathers = gathers };
-	if (gathers && begin_bootstrap(pmix, err) < 0) {
-		pmix_close(pmix, 0);
-		return NULL;
-	}
 	return pmix;
 }
 
 static int pmix_put(void *state, const char *key, const void *value, size_t size, struct err *err)
 {
 	struct pmix *pmix = state;
-	if (pmix->bootstrap && put_list_add(&pmix->puts, key, value, size) < 0)
+	if (pmix->gathers && put_list_add(&pmix->puts, key, value, size) < 0)
 		return err_set(err, "rendezvous: no memory for %zu bytes", size);
 	char full[PMIX_MAX_KEYLEN + 1];
 	snprintf(full, sizeof full, PUT_KEY, key);

@@ -5,7 +5,6 @@
 #include <string.h>
 
 #include "launch/bootstrap_message.h"
-#include "launch/put_list.h"
 #include "tests/fuzz/fuzz_input.h"
 
 #define WORLD_MAX 64

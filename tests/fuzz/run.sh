@@ -37,7 +37,7 @@ sources() {
         echo plugin/{end_channel,first_end,task_end}.c \
             common/{clock,err,last_words,listen,number}.c -lm
         ;;
-    bootstrap) echo launch/{bootstrap_message,put_list}.c common/siphash.c ;;
+    bootstrap) echo launch/bootstrap_message.c common/siphash.c ;;
     hostlist) echo common/hostlist.c ;;
     layout) echo slurm/step_layout.c common/{err,hostlist,ident}.c ;;
     rank_env)

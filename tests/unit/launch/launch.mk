@@ -4,9 +4,9 @@ unit_tests += tests/unit/test_bootstrap
 tests_unit_test_bootstrap_SOURCES = tests/unit/launch/test_bootstrap.c
 tests_unit_test_bootstrap_LDADD = liblaunch.la libcommon.la $(CMOCKA_LIBS)
 tests_unit_test_bootstrap_LDFLAGS = $(AM_LDFLAGS) -Wl,--wrap=send -Wl,--wrap=recv
-unit_tests += tests/unit/test_put_list
-tests_unit_test_put_list_SOURCES = tests/unit/launch/test_put_list.c
-tests_unit_test_put_list_LDADD = liblaunch.la libcommon.la $(CMOCKA_LIBS)
+unit_tests += tests/unit/test_bootstrap_message
+tests_unit_test_bootstrap_message_SOURCES = tests/unit/launch/test_bootstrap_message.c
+tests_unit_test_bootstrap_message_LDADD = liblaunch.la libcommon.la $(CMOCKA_LIBS)
 unit_tests += tests/unit/test_presence
 tests_unit_test_presence_SOURCES = tests/unit/launch/test_presence.c
 tests_unit_test_presence_LDADD = liblaunch.la libcommon.la $(CMOCKA_LIBS)

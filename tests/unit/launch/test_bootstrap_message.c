@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* put_list: what is put is found; what comes from elsewhere never leads outside of it. */
+/* bootstrap_message: what is put is found; what comes from elsewhere never leads outside of it. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -9,7 +9,7 @@
 #include <string.h>
 #include <cmocka.h>
 
-#include "launch/put_list.h"
+#include "launch/bootstrap_message.h"
 
 static void what_is_put_is_found(void **state)
 {
