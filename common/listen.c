@@ -19,21 +19,23 @@ static int bind_any(int fd, bool six, int port)
 			   : bind(fd, (const struct sockaddr *)&b, sizeof b);
 }
 
-int listen_any(int port, int *got)
+int socket_any(int type, int port, int *got)
 {
 	struct sockaddr_storage address;
 	socklen_t size = sizeof address;
-	AUTO_CLOSE int fd = socket(AF_INET6, SOCK_STREAM | SOCK_CLOEXEC, 0);
+	AUTO_CLOSE int fd = socket(AF_INET6, type | SOCK_CLOEXEC, 0);
 	bool six = fd >= 0;
 	if (!six)
-		fd = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
+		fd = socket(AF_INET, type | SOCK_CLOEXEC, 0);
 	if (fd < 0)
 		return -1;
-	setsockopt(fd, SOL_SOCKET, SO_REUSEADDR, &(int) { 1 }, sizeof(int));
+	/* For datagrams it would share the port with a later socket. */
+	if (type == SOCK_STREAM)
+		setsockopt(fd, SOL_SOCKET, SO_REUSEADDR, &(int) { 1 }, sizeof(int));
 	/* With net.ipv6.bindv6only = 1 the socket would not take IPv4 connections. */
 	if (six)
 		setsockopt(fd, IPPROTO_IPV6, IPV6_V6ONLY, &(int) { 0 }, sizeof(int));
-	if (bind_any(fd, six, port) < 0 || listen(fd, SOMAXCONN) < 0
+	if (bind_any(fd, six, port) < 0 || (type == SOCK_STREAM && listen(fd, SOMAXCONN) < 0)
 		|| getsockname(fd, (struct sockaddr *)&address, &size) < 0)
 		return -1;
 	/* NOLINTNEXTLINE(clang-analyzer-core.CallAndMessage): getsockname fills the address */
@@ -42,4 +44,9 @@ int listen_any(int port, int *got)
 	int kept = fd;
 	fd = -1;
 	return kept;
+}
+
+int listen_any(int port, int *got)
+{
+	return socket_any(SOCK_STREAM, port, got);
 }

@@ -21,6 +21,7 @@
 #include "common/auto.h"
 #include "common/bytes.h"
 #include "common/clock.h"
+#include "common/listen.h"
 #include "common/node_address.h"
 #include "common/siphash.h"
 #include "common/thread.h"
@@ -341,31 +342,18 @@ static int seat_ranks(struct presence *roll, const struct presence_plan *plan, u
 	return 0;
 }
 
-static int bind_port(const struct presence *roll, int port)
-{
-	struct sockaddr_storage address = { .ss_family = (sa_family_t)roll->family };
-	socklen_t size =
-		roll->family == AF_INET6 ? sizeof(struct sockaddr_in6) : sizeof(struct sockaddr_in);
-	*port_of(&address) = htons((uint16_t)port);
-	return bind(roll->fd, (const struct sockaddr *)&address, size);
-}
-
 static int open_socket(struct presence *roll, struct err *err)
 {
-	int port = roll->seats[roll->rank].port;
+	int got, port = roll->seats[roll->rank].port;
 	roll->wake = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
-	roll->family = AF_INET6;
-	roll->fd = socket(AF_INET6, SOCK_DGRAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
-	if (roll->fd < 0) {
-		roll->family = AF_INET;
-		roll->fd = socket(AF_INET, SOCK_DGRAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
-	}
-	if (roll->fd < 0 || roll->wake < 0)
-		return err_set(err, "rendezvous: couldn't call the roll: no socket: %m");
-	if (roll->family == AF_INET6)
-		setsockopt(roll->fd, IPPROTO_IPV6, IPV6_V6ONLY, &(int) { 0 }, sizeof(int));
+	roll->fd = socket_any(SOCK_DGRAM, port, &got);
 	/* With a key a rank may send from any port, and is answered there. */
-	if (bind_port(roll, port) < 0 && (!roll->keyed || bind_port(roll, 0) < 0))
+	if (roll->fd < 0 && roll->keyed)
+		roll->fd = socket_any(SOCK_DGRAM, 0, &got);
+	if (roll->wake < 0 || roll->fd < 0
+		|| getsockopt(roll->fd, SOL_SOCKET, SO_DOMAIN, &roll->family,
+			   &(socklen_t) { sizeof roll->family })
+			< 0)
 		return err_set(err,
 			"rendezvous: couldn't call the roll: couldn't listen on port %d (UDP): %m", port);
 	return 0;
