@@ -16,6 +16,7 @@
 
 #define KEY_MAX 64
 #define VALUE_MAX (64 * 1024)
+#define ONE_NAME 320 /* of a missing rank */
 /* Slurm's PMIx kills the step as soon as one rank has left after a loss. */
 #define LAST_WORDS_SECONDS 2
 
@@ -222,31 +223,30 @@ int rdzv_leave(struct rdzv *rdzv, const struct err *err)
 	return err->status;
 }
 
-void rank_list_add(struct rank_list *list, int rank, const char *node)
+int rdzv_missing(const bool *came, int world_size, double timeout, rdzv_node *node_of,
+	const void *arg, struct err *err)
 {
-	size_t used = strlen(list->text);
-	list->count++;
-	if (used + 320 > sizeof list->text) {
-		list->left_out++;
-		return;
+	char text[600] = "", more[40] = "", node[RDZV_NODE_SIZE];
+	int used = 0, count = 0, left_out = 0;
+	for (int rank = 0; rank < world_size; rank++) {
+		if (came[rank])
+			continue;
+		count++;
+		if (used + ONE_NAME > (int)sizeof text) {
+			left_out++;
+			continue;
+		}
+		node_of(arg, rank, node);
+		used += snprintf(text + used, sizeof text - (size_t)used, "%srank %d%s%s%s",
+			used ? ", " : "", rank, node[0] ? " (on " : "", node, node[0] ? ")" : "");
 	}
-	int n =
-		snprintf(list->text + used, sizeof list->text - used, "%srank %d", used ? ", " : "", rank);
-	if (node && node[0])
-		snprintf(list->text + used + n, sizeof list->text - used - (size_t)n, " (on %.255s)", node);
-}
-
-int rank_list_error(const struct rank_list *missing, int world_size, double timeout,
-	struct err *err)
-{
-	char more[40] = "";
-	if (missing->left_out)
-		snprintf(more, sizeof more, " and %d more", missing->left_out);
-	if (missing->count == 0)
+	if (left_out)
+		snprintf(more, sizeof more, " and %d more", left_out);
+	if (count == 0)
 		return err_fail(err, EXIT_LOST,
 			"rendezvous: couldn't meet all %d ranks within %g s, though each was heard of",
 			world_size, timeout);
 	return err_fail(err, EXIT_LOST,
-		"rendezvous: couldn't meet %d of %d ranks within %g s: %s%s did not come", missing->count,
-		world_size, timeout, missing->text, more);
+		"rendezvous: couldn't meet %d of %d ranks within %g s: %s%s did not come", count,
+		world_size, timeout, text, more);
 }

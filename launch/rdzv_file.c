@@ -39,7 +39,7 @@ struct file {
 	char name[200]; /* of the run's folder */
 	char path[600]; /* for messages */
 	int rank, world_size, fences;
-	char (*nodes)[256]; /* each rank's, "" until it was read */
+	char (*nodes)[RDZV_NODE_SIZE]; /* each rank's, "" until it was read */
 };
 
 /* A name for this run and no other: a stale folder must never match. */
@@ -195,6 +195,12 @@ static int list(const struct file *file, const char *prefix, bool *seen, struct 
 	return rc;
 }
 
+static void node_of(const void *arg, int rank, char node[RDZV_NODE_SIZE])
+{
+	const struct file *file = arg;
+	memcpy(node, file->nodes[rank], RDZV_NODE_SIZE);
+}
+
 /* Waits until every rank has its PREFIX.RANK, or rank 0 says so with the file `all`. */
 static int wait_for_all(const struct file *file, const char *prefix, const char *all,
 	double timeout, struct err *err)
@@ -215,11 +221,7 @@ static int wait_for_all(const struct file *file, const char *prefix, const char 
 	int rc = list(file, prefix, seen, err);
 	if (rc != 0)
 		return rc < 0 ? -1 : 0;
-	struct rank_list missing = { 0 };
-	for (int rank = 0; rank < file->world_size; rank++)
-		if (!seen[rank])
-			rank_list_add(&missing, rank, file->nodes[rank]);
-	return rank_list_error(&missing, file->world_size, timeout, err);
+	return rdzv_missing(seen, file->world_size, timeout, node_of, file, err);
 }
 
 /* ---- opening ---- */

@@ -349,53 +349,41 @@ static bool look_everywhere(const struct pmi2 *pmi2, bool *came, struct deadline
 
 /* ---- the fence ---- */
 
+struct question {
+	const struct pmi2 *pmi2;
+	struct deadline deadline;
+};
+
 /* Before the first fence only the mapping tells where a rank runs. Its order of nodes differs from
  * the node list of a heterogeneous job. */
-static char *mapped_node(const struct pmi2 *pmi2, int rank, struct deadline deadline)
+static bool is_mapped(const struct question *question, int rank, char node[RDZV_NODE_SIZE])
 {
+	const struct ident *ident = &question->pmi2->ident;
 	const char *nodes = getenv("SLURM_STEP_NODELIST");
-	char own[256], node[256];
+	char own[RDZV_NODE_SIZE];
 	if (!nodes || getenv("SLURM_HET_SIZE")
-		|| pmi2_wire_ask(&client.wire, deadline, NULL,
+		|| pmi2_wire_ask(&client.wire, question->deadline, NULL,
 			   "cmd=info-getjobattr;key=PMI_process_mapping;")
 			< 0)
-		return NULL;
+		return false;
 	AUTO_FREE char *map = pmi2_wire_text(&client.wire, "value");
-	if (!map || pmi2_map_node(map, pmi2->ident.rank) != pmi2->ident.node_rank
-		|| hostlist_nth(nodes, pmi2->ident.node_rank, own, sizeof own) < 0
-		|| strcmp(own, pmi2->ident.node) != 0
-		|| hostlist_nth(nodes, pmi2_map_node(map, rank), node, sizeof node) < 0)
-		return NULL;
-	return strdup(node);
+	return map && pmi2_map_node(map, ident->rank) == ident->node_rank
+		&& hostlist_nth(nodes, ident->node_rank, own, sizeof own) >= 0
+		&& strcmp(own, ident->node) == 0
+		&& hostlist_nth(nodes, pmi2_map_node(map, rank), node, RDZV_NODE_SIZE) >= 0;
 }
 
-static char *node_of(const struct pmi2 *pmi2, int rank, struct deadline deadline)
+static void node_of(const void *arg, int rank, char node[RDZV_NODE_SIZE])
 {
-	void *node;
+	const struct question *question = arg;
+	AUTO_FREE void *put = NULL;
 	size_t size;
-	if (client.wire.lost)
-		return NULL;
-	if (!pmi2->met)
-		return mapped_node(pmi2, rank, deadline);
-	return get_value(rank, NODE_KEY, &node, &size, deadline, NULL) == 0 ? node : NULL;
-}
-
-static int missing_error(const struct pmi2 *pmi2, const bool *came, double timeout, struct err *err)
-{
-	struct deadline deadline = deadline_in(NODE_SECONDS);
-	struct rank_list missing = { 0 };
-	for (int rank = 0; rank < pmi2->ident.world_size; rank++) {
-		if (came[rank])
-			continue;
-		AUTO_FREE char *node = missing.left_out ? NULL : node_of(pmi2, rank, deadline);
-		rank_list_add(&missing, rank, node);
-	}
-	return rank_list_error(&missing, pmi2->ident.world_size, timeout, err);
-}
-
-static double shorter(double a, double b)
-{
-	return a < b ? a : b;
+	bool found = !client.wire.lost
+		&& (question->pmi2->met
+				? get_value(rank, NODE_KEY, &put, &size, question->deadline, NULL) == 0
+				: is_mapped(question, rank, node));
+	if (put || !found)
+		snprintf(node, RDZV_NODE_SIZE, "%s", put ? (const char *)put : "");
 }
 
 static struct deadline at_least(struct deadline deadline)
@@ -416,7 +404,8 @@ static int end_fence(const struct pmi2 *pmi2, double timeout, struct deadline en
 	if (rc > 0)
 		return 0;
 	if (rc == 0 && known)
-		missing_error(pmi2, came, timeout, err);
+		rdzv_missing(came, pmi2->ident.world_size, timeout, node_of,
+			&(struct question) { pmi2, deadline_in(NODE_SECONDS) }, err);
 	else if (rc == 0)
 		err_fail(err, EXIT_LOST,
 			"rendezvous: couldn't meet all %d ranks within %g s, and srun doesn't answer who is "

@@ -52,7 +52,6 @@
 #define FENCE_KEY "muster-fence.%d"
 #define THROUGH_KEY "muster-through"
 #define BOOTSTRAP_KEY "muster-key" /* rank 0's: RUN_KEY_DIGITS digits; empty: no bootstrap */
-#define NODE_SIZE 256
 #define RUN_SIZE (PMIX_MAX_NSLEN + 40)
 
 struct pmix {
@@ -102,14 +101,14 @@ static bool all_came(const struct pmix *pmix, const char *key, bool *seen, bool 
  * did not send them. */
 static const char **all_nodes(int world_size)
 {
-	size_t size = (size_t)world_size * (sizeof(char *) + NODE_SIZE);
+	size_t size = (size_t)world_size * (sizeof(char *) + RDZV_NODE_SIZE);
 	const char **nodes = malloc(size);
 	if (!nodes)
 		return NULL;
 	char *text = (char *)(nodes + world_size);
-	for (int rank = 0; rank < world_size; rank++, text += NODE_SIZE) {
+	for (int rank = 0; rank < world_size; rank++, text += RDZV_NODE_SIZE) {
 		nodes[rank] = text;
-		pmix_client_node(rank, text, NODE_SIZE);
+		pmix_client_node(rank, text, RDZV_NODE_SIZE);
 		if (!text[0]) {
 			free(nodes);
 			return NULL;
@@ -147,20 +146,9 @@ static void call_roll(struct pmix *pmix, int fence)
 	presence_reach(pmix->roll, (uint32_t)fence);
 }
 
-static int missing_error(const struct pmix *pmix, int fence, bool *seen, double timeout,
-	struct err *err)
+static void node_of(const void *arg, int rank, char node[RDZV_NODE_SIZE])
 {
-	struct rank_list missing = { 0 };
-	char node[NODE_SIZE];
-	presence_mark(pmix->roll, (uint32_t)fence, seen);
-	for (int rank = 0; rank < pmix->world_size; rank++) {
-		if (seen[rank])
-			continue;
-		pmix_client_node(rank, node, sizeof node);
-		rank_list_add(&missing, rank, node);
-	}
-	pmix_client.lost = true;
-	return rank_list_error(&missing, pmix->world_size, timeout, err);
+	pmix_client_node(rank, node, RDZV_NODE_SIZE);
 }
 
 static void on_fence(pmix_status_t status, void *arg)
@@ -180,11 +168,6 @@ static struct answer *start_fence(bool of_use, struct err *err)
 	if (status != PMIX_SUCCESS)
 		answer_give(answer, status);
 	return answer;
-}
-
-static double shorter(double a, double b)
-{
-	return a < b ? a : b;
 }
 
 /* ---- the bootstrap ---- */
@@ -271,7 +254,7 @@ static void ask_for_key(struct pmix *pmix, const char *fence, double soon, doubl
 /* At the first fence. Without a bootstrap or a key, the ranks ask each other by PMIx. */
 static int begin_bootstrap(struct pmix *pmix, struct err *err)
 {
-	char run[RUN_SIZE], here[NODE_SIZE], there[NODE_SIZE];
+	char run[RUN_SIZE], here[RDZV_NODE_SIZE], there[RDZV_NODE_SIZE];
 	unsigned char key[16];
 	struct err why;
 	const char *digits = getenv(RUN_KEY);
@@ -370,8 +353,11 @@ static int wait_fence(struct pmix *pmix, int fence, bool ask, struct answer *ans
 			pmix_client.fences_lost |= !pmix->gathers;
 			return 0;
 		}
-		if (last)
-			return missing_error(pmix, fence, seen, timeout, err);
+		if (last) {
+			presence_mark(pmix->roll, (uint32_t)fence, seen);
+			pmix_client.lost = true;
+			return rdzv_missing(seen, pmix->world_size, timeout, node_of, NULL, err);
+		}
 		/* Don't ask continuously when a fence has failed at once. */
 		deadline_sleep(deadline, RETRY_SECONDS);
 		pause = shorter(pause * 2, LONGEST_PAUSE);
@@ -502,7 +488,7 @@ static int pmix_get(void *state, int rank, const char *key, void **value, size_t
 	double timeout, struct err *err)
 {
 	struct deadline deadline = deadline_in(timeout);
-	char full[PMIX_MAX_KEYLEN + 1], node[NODE_SIZE];
+	char full[PMIX_MAX_KEYLEN + 1], node[RDZV_NODE_SIZE];
 	pmix_status_t status;
 	bool found = false, refresh = false;
 	if (was_gathered(state, rank, key, value, size))

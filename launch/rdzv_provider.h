@@ -3,6 +3,7 @@
 #ifndef MUSTER_RDZV_PROVIDER_H
 #define MUSTER_RDZV_PROVIDER_H
 
+#include <stdbool.h>
 #include <stddef.h>
 
 #include "common/clock.h"
@@ -25,18 +26,21 @@ struct rdzv_provider {
 
 extern const struct rdzv_provider rdzv_single, rdzv_file, rdzv_pmi2, rdzv_pmix;
 
-/* Ranks that did not come, as text: "rank 3 (on n2), rank 5 and 7 more". Start with zeros. */
-struct rank_list {
-	char text[600];
-	int count, left_out;
-};
+#define RDZV_NODE_SIZE 256
 
-/* `node` may be NULL or "" if unknown. */
-void rank_list_add(struct rank_list *list, int rank, const char *node);
+/* Writes the name of a rank's node, "" if it is unknown. */
+typedef void rdzv_node(const void *arg, int rank, char node[RDZV_NODE_SIZE]);
 
-/* The error of a fence in which `missing` did not come; status EXIT_LOST. Returns -1. */
-int rank_list_error(const struct rank_list *missing, int world_size, double timeout,
-	struct err *err);
+/* The error of a fence to which not all ranks came, with their names: "rank 3 (on n2), rank 5 and 7
+ * more". Its status is EXIT_LOST. Returns -1. */
+int rdzv_missing(const bool *came, int world_size, double timeout, rdzv_node *node_of,
+	const void *arg, struct err *err);
+
+/* The smaller one of two numbers of seconds. */
+static inline double shorter(double a, double b)
+{
+	return a < b ? a : b;
+}
 
 /* Asks the PMIx server under which this process was started. Returns 1 with `pmix` filled in, 0 if
  * there is no such server, -1 on error. The connection stays open for rdzv_open() and is closed in
