@@ -229,11 +229,10 @@ struct bootstrap *bootstrap_begin(const struct bootstrap_plan *plan, struct err 
 			plan->world_size, BOOTSTRAP_WORLD_MAX);
 		return NULL;
 	}
-	uint64_t run = run_number(plan->run);
 	*bootstrap = (struct bootstrap) { .rank = plan->rank,
 		.world_size = plan->world_size,
-		.secret.session = run,
-		.port = run_port(run, 0),
+		.secret.session = plan->run,
+		.port = run_port(plan->run, 0),
 		.acceptor.fd = -1,
 		.found = -1,
 		.references = 1,

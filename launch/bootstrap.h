@@ -18,7 +18,7 @@ struct bootstrap;
 struct bootstrap_plan {
 	int rank, world_size;
 	const char *node; /* rank 0's, read only by bootstrap_begin(); NULL: on this node */
-	const char *run;  /* identifies the run on all its ranks; read only by bootstrap_begin() */
+	uint64_t run;     /* its number (launch/run_key.h) */
 };
 
 /* Rank 0 listens now, other ranks look for rank 0 later. The work is done by a thread that starts

@@ -25,7 +25,6 @@
 #include "common/node_address.h"
 #include "common/siphash.h"
 #include "common/thread.h"
-#include "launch/run_key.h"
 
 #define CALLS 3          /* ranks called in a round */
 #define FIRST_PAUSE 0.05 /* seconds between two rounds, in a world of up to PAUSE_WORLD ranks */
@@ -54,9 +53,7 @@ struct seat {
 
 struct presence {
 	int rank, world_size;
-	uint64_t run;
-	bool keyed;
-	unsigned char key[16];
+	struct run_key run;
 	struct node *nodes;
 	int node_count;
 	struct seat *seats;
@@ -79,15 +76,15 @@ static size_t write_message(const struct presence *roll, uint32_t fence, bool ca
 	size_t tag_at = roll->message_size - TAG_SIZE;
 	memset(out, 0, roll->message_size);
 	memcpy(out, MAGIC, 4);
-	bytes_put_le64(out + 4, roll->run);
+	bytes_put_le64(out + 4, roll->run.number);
 	bytes_put_le32(out + 12, (uint32_t)roll->rank);
 	bytes_put_le32(out + 16, fence);
 	bytes_put_le32(out + 20, call);
 	for (int rank = 0; rank < roll->world_size; rank++)
 		if (roll->come[rank] > fence)
 			out[HEAD_SIZE + rank / 8] |= (unsigned char)(1 << rank % 8);
-	if (roll->keyed)
-		bytes_put_le64(out + tag_at, siphash(roll->key, out, tag_at));
+	if (roll->run.keyed)
+		bytes_put_le64(out + tag_at, siphash(roll->run.key, out, tag_at));
 	return roll->message_size;
 }
 
@@ -97,11 +94,12 @@ static bool is_message(const struct presence *roll, const unsigned char *message
 	size_t tag_at = roll->message_size - TAG_SIZE;
 	int behind = roll->world_size % 8;
 	return size == roll->message_size && memcmp(message, MAGIC, 4) == 0
-		&& bytes_le64(message + 4) == roll->run
+		&& bytes_le64(message + 4) == roll->run.number
 		&& bytes_le32(message + 12) < (uint32_t)roll->world_size
 		&& bytes_le32(message + 16) < UINT32_MAX && bytes_le32(message + 20) <= 1
 		&& (behind == 0 || message[tag_at - 1] >> behind == 0)
-		&& bytes_le64(message + tag_at) == (roll->keyed ? siphash(roll->key, message, tag_at) : 0);
+		&& bytes_le64(message + tag_at)
+		== (roll->run.keyed ? siphash(roll->run.key, message, tag_at) : 0);
 }
 
 /* ---- addresses ---- */
@@ -185,7 +183,7 @@ static void take_message(struct presence *roll, unsigned char *message, size_t s
 {
 	if (!is_message(roll, message, size))
 		return;
-	if (!roll->keyed && !comes_from(roll, bytes_le32(message + 12), source))
+	if (!roll->run.keyed && !comes_from(roll, bytes_le32(message + 12), source))
 		return;
 	bool call = bytes_le32(message + 20);
 	pthread_mutex_lock(&roll->lock);
@@ -328,7 +326,7 @@ static int node_number(struct presence *roll, const char *name)
 }
 
 /* Sets each rank's node, and its port by its place on that node. */
-static int seat_ranks(struct presence *roll, const struct presence_plan *plan, uint64_t first)
+static int seat_ranks(struct presence *roll, const struct presence_plan *plan)
 {
 	AUTO_FREE int *taken = calloc((size_t)plan->world_size, sizeof *taken);
 	if (!taken || !roll->nodes || !roll->seats || !roll->come)
@@ -337,7 +335,7 @@ static int seat_ranks(struct presence *roll, const struct presence_plan *plan, u
 		int node = node_number(roll, plan->nodes[rank]);
 		if (node < 0)
 			return -1;
-		roll->seats[rank] = (struct seat) { node, run_port(first, taken[node]++) };
+		roll->seats[rank] = (struct seat) { node, run_port(plan->run.number, taken[node]++) };
 	}
 	return 0;
 }
@@ -348,7 +346,7 @@ static int open_socket(struct presence *roll, struct err *err)
 	roll->wake = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
 	roll->fd = socket_any(SOCK_DGRAM, port, &got);
 	/* With a key a rank may send from any port, and is answered there. */
-	if (roll->fd < 0 && roll->keyed)
+	if (roll->fd < 0 && roll->run.keyed)
 		roll->fd = socket_any(SOCK_DGRAM, 0, &got);
 	if (roll->wake < 0 || roll->fd < 0
 		|| getsockopt(roll->fd, SOL_SOCKET, SO_DOMAIN, &roll->family,
@@ -357,12 +355,6 @@ static int open_socket(struct presence *roll, struct err *err)
 		return err_set(err,
 			"rendezvous: couldn't call the roll: couldn't listen on port %d (UDP): %m", port);
 	return 0;
-}
-
-static int read_key(struct presence *roll, const char *key, struct err *err)
-{
-	roll->keyed = key && run_key_read(key, roll->key, err) == 0;
-	return key && !roll->keyed ? -1 : 0;
 }
 
 static int start_thread(struct presence *roll, struct err *err)
@@ -379,11 +371,10 @@ static struct presence *allocate(const struct presence_plan *plan)
 	struct presence *roll = calloc(1, sizeof *roll);
 	if (!roll)
 		return NULL;
-	const uint64_t run = run_number(plan->run);
 	const size_t count = (size_t)plan->world_size;
 	*roll = (struct presence) { .rank = plan->rank,
 		.world_size = plan->world_size,
-		.run = run,
+		.run = plan->run,
 		.references = 1,
 		.fd = -1,
 		.wake = -1,
@@ -393,7 +384,7 @@ static struct presence *allocate(const struct presence_plan *plan)
 		.seats = calloc(count, sizeof *roll->seats),
 		.come = calloc(count, sizeof *roll->come) };
 	pthread_mutex_init(&roll->lock, NULL);
-	if (seat_ranks(roll, plan, run) == 0)
+	if (seat_ranks(roll, plan) == 0)
 		return roll;
 	release(roll);
 	return NULL;
@@ -411,8 +402,7 @@ struct presence *presence_begin(const struct presence_plan *plan, struct err *er
 		err_set(err, "rendezvous: no memory for the roll of %d ranks", plan->world_size);
 		return NULL;
 	}
-	if (read_key(roll, plan->key, err) == 0 && open_socket(roll, err) == 0
-		&& start_thread(roll, err) == 0)
+	if (open_socket(roll, err) == 0 && start_thread(roll, err) == 0)
 		return roll;
 	release(roll);
 	return NULL;
@@ -446,7 +436,7 @@ int presence_mark(struct presence *roll, uint32_t fence, bool *seen)
 
 bool presence_is_keyed(const struct presence *roll)
 {
-	return roll && roll->keyed;
+	return roll && roll->run.keyed;
 }
 
 int presence_port(const struct presence *roll, int rank)

@@ -9,6 +9,8 @@
 #include <stdint.h>
 
 #include "common/err.h"
+#include "launch/rdzv_provider.h"
+#include "launch/run_key.h"
 
 #define PRESENCE_WORLD_MAX 8192
 
@@ -16,13 +18,11 @@ struct presence;
 
 struct presence_plan {
 	int rank, world_size;
-	const char *const *nodes; /* each rank's node name; read only by presence_begin() */
-	const char *run;          /* equal on all ranks of this run and on no others */
-	const char *key; /* 32 hexadecimal digits that only this run's ranks know; NULL: none */
+	char (*nodes)[RDZV_NODE_SIZE]; /* each rank's; read only by presence_begin() */
+	struct run_key run;
 };
 
-/* Listens, and answers from its own thread. NULL on error; status EXIT_USAGE for a malformed
- * key. */
+/* Listens, and answers from its own thread. NULL on error. */
 struct presence *presence_begin(const struct presence_plan *plan, struct err *err);
 
 /* This rank has come to a fence, numbered from 0; asks which others have. */

@@ -52,10 +52,10 @@
 #define FENCE_KEY "muster-fence.%d"
 #define THROUGH_KEY "muster-through"
 #define BOOTSTRAP_KEY "muster-key" /* rank 0's: RUN_KEY_DIGITS digits; empty: no bootstrap */
-#define RUN_SIZE (PMIX_MAX_NSLEN + 40)
 
 struct pmix {
-	int world_size, attempt, fences;
+	struct run_key run;
+	int world_size, fences;
 	struct deadline until; /* of the current fence */
 	bool asked;            /* all ranks said, when asked, that they had come to the last fence */
 	bool roll_tried;
@@ -97,30 +97,18 @@ static bool all_came(const struct pmix *pmix, const char *key, bool *seen, bool 
 
 /* ---- presence ---- */
 
-/* The node names of all ranks, as one block of memory, which is the caller's; NULL if the server
- * did not send them. */
-static const char **all_nodes(int world_size)
+/* The node names of all ranks; malloc'ed, NULL if the server did not send them. */
+static char (*all_nodes(int world_size))[RDZV_NODE_SIZE]
 {
-	size_t size = (size_t)world_size * (sizeof(char *) + RDZV_NODE_SIZE);
-	const char **nodes = malloc(size);
-	if (!nodes)
+	char(*nodes)[RDZV_NODE_SIZE] = calloc((size_t)world_size, sizeof *nodes);
+	for (int rank = 0; nodes && rank < world_size; rank++) {
+		pmix_client_node(rank, nodes[rank], RDZV_NODE_SIZE);
+		if (nodes[rank][0])
+			continue;
+		free(nodes);
 		return NULL;
-	char *text = (char *)(nodes + world_size);
-	for (int rank = 0; rank < world_size; rank++, text += RDZV_NODE_SIZE) {
-		nodes[rank] = text;
-		pmix_client_node(rank, text, RDZV_NODE_SIZE);
-		if (!text[0]) {
-			free(nodes);
-			return NULL;
-		}
 	}
 	return nodes;
-}
-
-/* A text that is the same on all ranks. */
-static void name_run(const struct pmix *pmix, char run[RUN_SIZE])
-{
-	snprintf(run, RUN_SIZE, "%s %d %d", pmix_client.self.nspace, pmix->attempt, pmix->world_size);
 }
 
 /* From now on tells other ranks that this rank has come to a fence. If that is impossible, only
@@ -128,16 +116,13 @@ static void name_run(const struct pmix *pmix, char run[RUN_SIZE])
 static void call_roll(struct pmix *pmix, int fence)
 {
 	struct err err;
-	char run[RUN_SIZE];
 	if (!pmix->roll_tried) {
-		AUTO_FREE const char **nodes =
+		AUTO_FREE char(*nodes)[RDZV_NODE_SIZE] =
 			pmix->world_size <= PRESENCE_WORLD_MAX ? all_nodes(pmix->world_size) : NULL;
-		name_run(pmix, run);
 		const struct presence_plan plan = { .rank = (int)pmix_client.self.rank,
 			.world_size = pmix->world_size,
 			.nodes = nodes,
-			.run = run,
-			.key = getenv(RUN_KEY) };
+			.run = pmix->run };
 		pmix->roll_tried = true;
 		pmix->roll = nodes ? presence_begin(&plan, &err) : NULL;
 		if (nodes && !pmix->roll)
@@ -254,27 +239,22 @@ static void ask_for_key(struct pmix *pmix, const char *fence, double soon, doubl
 /* At the first fence. Without a bootstrap or a key, the ranks ask each other by PMIx. */
 static int begin_bootstrap(struct pmix *pmix, struct err *err)
 {
-	char run[RUN_SIZE], here[RDZV_NODE_SIZE], there[RDZV_NODE_SIZE];
-	unsigned char key[16];
+	char here[RDZV_NODE_SIZE], there[RDZV_NODE_SIZE];
 	struct err why;
-	const char *digits = getenv(RUN_KEY);
 	int rank = (int)pmix_client.self.rank;
-	name_run(pmix, run);
 	pmix_client_node(rank, here, sizeof here);
 	pmix_client_node(0, there, sizeof there);
 	const struct bootstrap_plan plan = { .rank = rank,
 		.world_size = pmix->world_size,
-		.run = run,
+		.run = pmix->run.number,
 		.node = strcmp(here, there) == 0 ? NULL : there };
 	pmix->bootstrap = bootstrap_begin(&plan, &why);
 	if (!pmix->bootstrap)
 		log_info("%s; the ranks ask each other by PMIx", why.text);
-	if (!digits || run_key_read(digits, key, NULL) < 0)
-		return rank == 0 ? publish_key(pmix, err) : 0;
-	pmix->has_key = true;
-	if (pmix->bootstrap)
-		bootstrap_set_key(pmix->bootstrap, key);
-	return 0;
+	pmix->has_key = pmix->run.keyed;
+	if (pmix->bootstrap && pmix->has_key)
+		bootstrap_set_key(pmix->bootstrap, pmix->run.key);
+	return rank == 0 && !pmix->has_key ? publish_key(pmix, err) : 0;
 }
 
 static void on_met(void *arg, bool all)
@@ -441,6 +421,20 @@ static void pmix_close(void *state, int orderly)
 	free(pmix);
 }
 
+/* The same on all ranks. */
+static void read_run(struct run_key *run, const struct ident *ident)
+{
+	char text[PMIX_MAX_NSLEN + 40];
+	const char *digits = getenv(RUN_KEY);
+	struct err err;
+	snprintf(text, sizeof text, "%s %d %d", pmix_client.self.nspace, ident->attempt,
+		ident->world_size);
+	run->number = run_number(text);
+	run->keyed = digits && run_key_read(digits, run->key, &err) == 0;
+	if (digits && !run->keyed)
+		log_warn("%s", err.text);
+}
+
 /* Meets nobody: that is left to the first fence. */
 static void *pmix_open(const struct ident *ident, double timeout, struct err *err)
 {
@@ -455,9 +449,8 @@ static void *pmix_open(const struct ident *ident, double timeout, struct err *er
 		err_set(err, "rendezvous: no memory");
 		return NULL;
 	}
-	*pmix = (struct pmix) { .world_size = ident->world_size,
-		.attempt = ident->attempt,
-		.gathers = gathers };
+	*pmix = (struct pmix) { .world_size = ident->world_size, .gathers = gathers };
+	read_run(&pmix->run, ident);
 	return pmix;
 }
 

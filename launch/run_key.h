@@ -4,12 +4,20 @@
 #ifndef MUSTER_RUN_KEY_H
 #define MUSTER_RUN_KEY_H
 
+#include <stdbool.h>
 #include <stdint.h>
 
 #include "common/err.h"
 
 #define RUN_KEY "MUSTER_STEP_KEY" /* the variable with the step's key, if it has one */
 #define RUN_KEY_DIGITS 32
+
+/* A run, for its ranks. */
+struct run_key {
+	uint64_t number; /* RUN */
+	bool keyed;      /* its ranks, and nobody else, know the key */
+	unsigned char key[16];
+};
 
 /* RUN, from a text that is the same on all ranks of this run and on no others. */
 uint64_t run_number(const char *text);

@@ -94,7 +94,7 @@ static void begin_with(struct world *world, int rank, int size, const unsigned c
 	const struct bootstrap_plan plan = { .rank = rank,
 		.world_size = size,
 		.node = rank % 2 ? "localhost" : NULL,
-		.run = world->run };
+		.run = run_number(world->run) };
 	world->ranks[rank] = bootstrap_begin(&plan, &err);
 	if (!world->ranks[rank])
 		fail_msg("%s", err.text);
@@ -213,7 +213,8 @@ static void the_largest_world(void **state)
 		has_all(world, rank, BOOTSTRAP_WORLD_MAX, 0);
 	}
 	tear_down(world);
-	const struct bootstrap_plan plan = { .world_size = BOOTSTRAP_WORLD_MAX + 1, .run = world->run };
+	const struct bootstrap_plan plan = { .world_size = BOOTSTRAP_WORLD_MAX + 1,
+		.run = run_number(world->run) };
 	assert_null(bootstrap_begin(&plan, &err));
 	assert_non_null(strstr(err.text, "65 ranks"));
 }
@@ -284,7 +285,7 @@ static void a_port_that_is_taken(void **state)
 	struct err err;
 	char port[20];
 	begin_with(world, 0, 2, NULL);
-	const struct bootstrap_plan plan = { .world_size = 2, .run = world->run };
+	const struct bootstrap_plan plan = { .world_size = 2, .run = run_number(world->run) };
 	assert_null(bootstrap_begin(&plan, &err));
 	snprintf(port, sizeof port, "port %d (TCP)", run_port(run_number(world->run), 0));
 	assert_non_null(strstr(err.text, port));

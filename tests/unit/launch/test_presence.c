@@ -61,14 +61,15 @@ static void set_up(struct world *world, int size, const char *key)
 
 static struct presence *begin(const struct world *world, int rank, struct err *err)
 {
-	const char *nodes[WORLD_MAX];
+	char nodes[WORLD_MAX][RDZV_NODE_SIZE];
 	for (int i = 0; i < world->size; i++)
-		nodes[i] = "here";
-	const struct presence_plan plan = { .rank = rank,
+		snprintf(nodes[i], sizeof nodes[i], "here");
+	struct presence_plan plan = { .rank = rank,
 		.world_size = world->size,
 		.nodes = nodes,
-		.run = world->run,
-		.key = world->key };
+		.run = { .number = run_number(world->run), .keyed = world->key } };
+	if (world->key)
+		assert_int_equal(run_key_read(world->key, plan.run.key, NULL), 0);
 	return presence_begin(&plan, err);
 }
 
@@ -295,18 +296,15 @@ static void plans_that_are_refused(void **state)
 	static const char *const keys[] = { "", "1", "00112233445566778899aabbccddeef",
 		/* NOLINTNEXTLINE(bugprone-suspicious-missing-comma): a key and a digit more */
 		"00112233445566778899AABBCCDDEEFF", KEY "0" };
-	struct world world;
 	struct err err = { 0 };
-	set_up(&world, 2, NULL);
+	unsigned char key[16];
 	for (size_t i = 0; i < sizeof keys / sizeof keys[0]; i++) {
-		world.key = keys[i];
-		assert_null(begin(&world, 0, &err));
+		assert_int_equal(run_key_read(keys[i], key, &err), -1);
 		assert_int_equal(err.status, EXIT_USAGE);
 		assert_non_null(strstr(err.text, "MUSTER_STEP_KEY"));
 	}
 	assert_null(
-		presence_begin(&(struct presence_plan) { .world_size = PRESENCE_WORLD_MAX + 1, .run = "" },
-			&err));
+		presence_begin(&(struct presence_plan) { .world_size = PRESENCE_WORLD_MAX + 1 }, &err));
 	assert_non_null(strstr(err.text, "8193 ranks"));
 	bool seen[2] = { false, true };
 	presence_reach(NULL, 0);
