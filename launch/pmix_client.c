@@ -199,6 +199,19 @@ void pmix_client_node(int rank, char *node, size_t size)
 	answer_drop(answer);
 }
 
+char (*pmix_client_nodes(int world_size))[RDZV_NODE_SIZE]
+{
+	char(*nodes)[RDZV_NODE_SIZE] = calloc((size_t)world_size, sizeof *nodes);
+	for (int rank = 0; nodes && rank < world_size; rank++) {
+		pmix_client_node(rank, nodes[rank], RDZV_NODE_SIZE);
+		if (nodes[rank][0])
+			continue;
+		free(nodes);
+		return NULL;
+	}
+	return nodes;
+}
+
 int pmix_client_put(const char *key, const void *value, size_t size, struct err *err)
 {
 	pmix_value_t packed;

@@ -15,6 +15,7 @@
 
 #include "common/clock.h"
 #include "common/err.h"
+#include "launch/rdzv_provider.h"
 
 #define PMIX_LOCAL_SECONDS 10.0 /* for what this node's server knows itself */
 
@@ -61,6 +62,8 @@ struct answer *pmix_client_ask(pmix_rank_t rank, const char *key, bool refresh, 
 
 /* The node of a rank, from the map that the server sent at start; "" if it sent none. */
 void pmix_client_node(int rank, char *node, size_t size);
+/* Those of all ranks, malloc'ed. NULL if the server sent none. */
+char (*pmix_client_nodes(int world_size))[RDZV_NODE_SIZE];
 
 /* Puts a value, for pmix_client_publish(). One byte more than the value is put, since PMIx does not
  * take an empty byte object as a value. */

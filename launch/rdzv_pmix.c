@@ -97,20 +97,6 @@ static bool all_came(const struct pmix *pmix, const char *key, bool *seen, bool 
 
 /* ---- presence ---- */
 
-/* The node names of all ranks; malloc'ed, NULL if the server did not send them. */
-static char (*all_nodes(int world_size))[RDZV_NODE_SIZE]
-{
-	char(*nodes)[RDZV_NODE_SIZE] = calloc((size_t)world_size, sizeof *nodes);
-	for (int rank = 0; nodes && rank < world_size; rank++) {
-		pmix_client_node(rank, nodes[rank], RDZV_NODE_SIZE);
-		if (nodes[rank][0])
-			continue;
-		free(nodes);
-		return NULL;
-	}
-	return nodes;
-}
-
 /* From now on tells other ranks that this rank has come to a fence. If that is impossible, only
  * PMIx is asked. */
 static void call_roll(struct pmix *pmix, int fence)
@@ -118,7 +104,7 @@ static void call_roll(struct pmix *pmix, int fence)
 	struct err err;
 	if (!pmix->roll_tried) {
 		AUTO_FREE char(*nodes)[RDZV_NODE_SIZE] =
-			pmix->world_size <= PRESENCE_WORLD_MAX ? all_nodes(pmix->world_size) : NULL;
+			pmix->world_size <= PRESENCE_WORLD_MAX ? pmix_client_nodes(pmix->world_size) : NULL;
 		const struct presence_plan plan = { .rank = (int)pmix_client.self.rank,
 			.world_size = pmix->world_size,
 			.nodes = nodes,
@@ -157,32 +143,17 @@ static struct answer *start_fence(bool of_use, struct err *err)
 
 /* ---- the bootstrap ---- */
 
-/* Marks the other ranks of this node, which the server lists as "2,3", as not seen. */
-static void mark_near(const struct pmix *pmix, bool *seen)
-{
-	struct answer *answer = pmix_client_ask(PMIX_RANK_WILDCARD, PMIX_LOCAL_PEERS, false, NULL);
-	if (!answer)
-		return;
-	if (answer_wait(answer, deadline_in(PMIX_LOCAL_SECONDS)) == PMIX_SUCCESS && answer->bytes)
-		for (char *at = answer->bytes; *at; at += *at == ',') {
-			long rank = strtol(at, &at, 10);
-			if (rank >= 0 && rank < pmix->world_size && rank != (long)pmix_client.self.rank)
-				seen[rank] = false;
-			if (*at && *at != ',')
-				break;
-		}
-	answer_drop(answer);
-}
-
 /* Waits for the ranks of this node: PMIx answers at once if they have not published yet. */
 static bool near_came(const struct pmix *pmix, const char *key, struct deadline deadline)
 {
+	const int self = (int)pmix_client.self.rank;
 	double retry = LOCAL_RETRY_SECONDS;
 	AUTO_FREE bool *seen = malloc((size_t)pmix->world_size);
+	AUTO_FREE char(*nodes)[RDZV_NODE_SIZE] = pmix_client_nodes(pmix->world_size);
 	if (!seen)
 		return false;
-	memset(seen, true, (size_t)pmix->world_size);
-	mark_near(pmix, seen);
+	for (int rank = 0; rank < pmix->world_size; rank++)
+		seen[rank] = !nodes || rank == self || strcmp(nodes[rank], nodes[self]) != 0;
 	for (bool again = false; !all_came(pmix, key, seen, again, deadline_left(deadline));
 		 again = true) {
 		if (!deadline_sleep(deadline, retry))
