@@ -21,13 +21,11 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/random.h>
 #include <time.h>
 #include <unistd.h>
 
 #include "common/auto.h"
 #include "common/bytes.h"
-#include "common/hash.h"
 #include "common/log.h"
 #include "common/process.h"
 #include "launch/bootstrap.h"
@@ -51,7 +49,7 @@
 #define PUT_KEY "muster.%s"
 #define FENCE_KEY "muster-fence.%d"
 #define THROUGH_KEY "muster-through"
-#define BOOTSTRAP_KEY "muster-key" /* rank 0's: RUN_KEY_DIGITS digits; empty: no bootstrap */
+#define BOOTSTRAP_KEY "muster-key" /* rank 0's, in digits (empty: no bootstrap) */
 
 struct pmix {
 	struct run_key run;
@@ -167,10 +165,8 @@ static bool near_came(const struct pmix *pmix, const char *key, struct deadline 
 static int publish_key(struct pmix *pmix, struct err *err)
 {
 	char digits[HASH_HEX_SIZE] = "";
-	struct hash128 random;
 	unsigned char key[16];
-	if (pmix->bootstrap && getrandom(&random, sizeof random, 0) == (ssize_t)sizeof random
-		&& run_key_read(hash_hex(random, digits), key, err) == 0) {
+	if (pmix->bootstrap && run_key_draw(key, digits, err) == 0) {
 		bootstrap_set_key(pmix->bootstrap, key);
 		pmix->has_key = true;
 	}

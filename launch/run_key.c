@@ -3,9 +3,9 @@
 #include "launch/run_key.h"
 
 #include <string.h>
+#include <sys/random.h>
 
 #include "common/bytes.h"
-#include "common/hash.h"
 
 /* Below the range from which Linux takes ephemeral ports. */
 #define PORT_FIRST 20000
@@ -31,4 +31,12 @@ int run_key_read(const char *digits, unsigned char key[16], struct err *err)
 	bytes_put_le64(key, value.low);
 	bytes_put_le64(key + 8, value.high);
 	return 0;
+}
+
+int run_key_draw(unsigned char key[16], char digits[HASH_HEX_SIZE], struct err *err)
+{
+	struct hash128 random;
+	if (getrandom(&random, sizeof random, 0) != (ssize_t)sizeof random)
+		return err_set(err, "no random bits: %m");
+	return run_key_read(hash_hex(random, digits), key, err);
 }

@@ -8,9 +8,9 @@
 #include <stdint.h>
 
 #include "common/err.h"
+#include "common/hash.h"
 
 #define RUN_KEY "MUSTER_STEP_KEY" /* the variable with the step's key, if it has one */
-#define RUN_KEY_DIGITS 32
 
 /* A run, for its ranks. */
 struct run_key {
@@ -27,5 +27,8 @@ int run_port(uint64_t run, int place);
 
 /* Parses hexadecimal digits; -1 with status EXIT_USAGE if they are not exactly a key. */
 int run_key_read(const char *digits, unsigned char key[16], struct err *err);
+
+/* Draws a key of random bits, and writes it in digits, too. */
+int run_key_draw(unsigned char key[16], char digits[HASH_HEX_SIZE], struct err *err);
 
 #endif

@@ -17,7 +17,6 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/random.h>
 #include <sys/socket.h>
 #include <unistd.h>
 
@@ -95,14 +94,6 @@ static socklen_t address_size(const union address *at)
 	return at->any.sa_family == AF_INET ? sizeof at->four : sizeof at->six;
 }
 
-static int draw_key(unsigned char key[16], char digits[HASH_HEX_SIZE], struct err *err)
-{
-	struct hash128 random;
-	if (getrandom(&random, sizeof random, 0) != (ssize_t)sizeof random)
-		return err_set(err, "no random bits: %m");
-	return run_key_read(hash_hex(random, digits), key, err);
-}
-
 static int begin_listening(struct comm_links *links, const char *address, struct err *err)
 {
 	union address at;
@@ -116,7 +107,7 @@ static int begin_listening(struct comm_links *links, const char *address, struct
 		|| getsockname(links->listener, &at.any, &size) < 0)
 		return err_set(err, "%m");
 	links->acceptor.fd = links->listener;
-	if (draw_key(links->key, digits, err) < 0)
+	if (run_key_draw(links->key, digits, err) < 0)
 		return -1;
 	int port = ntohs(at.any.sa_family == AF_INET ? at.four.sin_port : at.six.sin6_port);
 	snprintf(links->place, sizeof links->place, "%s %d %s", address, port, digits);
