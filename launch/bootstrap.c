@@ -87,14 +87,6 @@ bool bootstrap_take_body(struct bootstrap *bootstrap, int rank, const unsigned c
 	return true;
 }
 
-static void tell(struct bootstrap *bootstrap, uint32_t fence, bool all)
-{
-	struct round *round = bootstrap->rounds[fence];
-	if (round->met)
-		round->met(round->arg, all);
-	round->met = NULL;
-}
-
 static bool has_sent_all(const struct bootstrap *bootstrap)
 {
 	for (int i = 0; i < BOOTSTRAP_LINKS_MAX && bootstrap->rank == 0; i++)
@@ -104,14 +96,12 @@ static bool has_sent_all(const struct bootstrap *bootstrap)
 	return true;
 }
 
-/* Rank 0 may end its process as soon as it is told, so all messages have to be sent first. */
-static void tell_all(struct bootstrap *bootstrap)
+/* Rank 0 may end its process as soon as it knows, so all messages have to be sent first. */
+static void tell(struct bootstrap *bootstrap)
 {
-	while (bootstrap->told < bootstrap->complete && has_sent_all(bootstrap))
-		tell(bootstrap, bootstrap->told++, true);
-	for (uint32_t fence = bootstrap->complete; fence < bootstrap->round_count && bootstrap->lost;
-		 fence++)
-		tell(bootstrap, fence, false);
+	if (has_sent_all(bootstrap))
+		bootstrap->told = bootstrap->complete;
+	pthread_cond_broadcast(&bootstrap->changed);
 }
 
 /* ---- the thread ---- */
@@ -147,7 +137,7 @@ static bool work(struct bootstrap *bootstrap)
 	for (int i = 0; i < BOOTSTRAP_LINKS_MAX; i++)
 		if (bootstrap->links[i].fd >= 0 && !bootstrap_send(bootstrap, &bootstrap->links[i]))
 			bootstrap_close_link(bootstrap, &bootstrap->links[i]);
-	tell_all(bootstrap);
+	tell(bootstrap);
 	bool go_on = !bootstrap->over && (bootstrap->rank == 0 || !bootstrap->lost);
 	pthread_mutex_unlock(&bootstrap->lock);
 	return go_on;
@@ -169,7 +159,7 @@ static void *run_thread(void *arg)
 		await_work(bootstrap);
 	pthread_mutex_lock(&bootstrap->lock);
 	bootstrap->lost = true;
-	tell_all(bootstrap);
+	tell(bootstrap);
 	pthread_mutex_unlock(&bootstrap->lock);
 	drop(bootstrap);
 	return NULL;
@@ -182,8 +172,6 @@ static void release(struct bootstrap *bootstrap)
 	for (int i = 0; i < BOOTSTRAP_LINKS_MAX; i++)
 		if (bootstrap->links[i].fd >= 0)
 			bootstrap_close_link(bootstrap, &bootstrap->links[i]);
-	bootstrap->lost = true;
-	tell_all(bootstrap);
 	for (uint32_t fence = 0; fence < bootstrap->round_count; fence++) {
 		struct round *round = bootstrap->rounds[fence];
 		free_bodies(bootstrap, round);
@@ -198,6 +186,7 @@ static void release(struct bootstrap *bootstrap)
 	if (bootstrap->wake >= 0)
 		close(bootstrap->wake);
 	pthread_mutex_destroy(&bootstrap->lock);
+	pthread_cond_destroy(&bootstrap->changed);
 	free(bootstrap->rounds);
 	free(bootstrap);
 }
@@ -238,6 +227,7 @@ struct bootstrap *bootstrap_begin(const struct bootstrap_plan *plan, struct err 
 		.references = 1,
 		.wake = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK) };
 	pthread_mutex_init(&bootstrap->lock, NULL);
+	deadline_condition(&bootstrap->changed);
 	for (int i = 0; i < BOOTSTRAP_LINKS_MAX; i++)
 		bootstrap->links[i] = (struct link) { .fd = -1, .rank = -1 };
 	if (plan->node)
@@ -266,7 +256,7 @@ void bootstrap_set_key(struct bootstrap *bootstrap, const unsigned char key[16])
 	pthread_mutex_lock(&bootstrap->lock);
 	bootstrap->references--;
 	bootstrap->lost = true;
-	tell_all(bootstrap);
+	tell(bootstrap);
 	pthread_mutex_unlock(&bootstrap->lock);
 }
 
@@ -293,23 +283,28 @@ static bool come_with(struct bootstrap *bootstrap, struct round *round, const vo
 	return true;
 }
 
-void bootstrap_come(struct bootstrap *bootstrap, const void *bytes, size_t size,
-	void (*met)(void *arg, bool all), void *arg)
+void bootstrap_come(struct bootstrap *bootstrap, const void *bytes, size_t size)
 {
 	pthread_mutex_lock(&bootstrap->lock);
 	struct round *round =
 		bootstrap->lost ? NULL : round_of(bootstrap, bootstrap->come[bootstrap->rank]);
-	if (round) {
-		round->met = met;
-		round->arg = arg;
-		bootstrap->lost |= !come_with(bootstrap, round, bytes, size);
-	} else {
+	if (!round || !come_with(bootstrap, round, bytes, size))
 		bootstrap->lost = true;
-		met(arg, false);
-	}
-	tell_all(bootstrap);
+	tell(bootstrap);
 	pthread_mutex_unlock(&bootstrap->lock);
 	wake(bootstrap);
+}
+
+bool bootstrap_wait(struct bootstrap *bootstrap, uint32_t fence, struct deadline deadline)
+{
+	struct timespec until = deadline_timespec(deadline);
+	pthread_mutex_lock(&bootstrap->lock);
+	while (bootstrap->told <= fence && !(bootstrap->lost && bootstrap->complete <= fence)
+		&& pthread_cond_timedwait(&bootstrap->changed, &bootstrap->lock, &until) == 0)
+		;
+	bool all = bootstrap->told > fence;
+	pthread_mutex_unlock(&bootstrap->lock);
+	return all;
 }
 
 uint32_t bootstrap_complete(struct bootstrap *bootstrap)

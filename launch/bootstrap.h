@@ -8,6 +8,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
+#include "common/clock.h"
 #include "common/err.h"
 
 #define BOOTSTRAP_WORLD_MAX 64
@@ -32,11 +33,12 @@ bool bootstrap_reach(struct bootstrap *bootstrap, double seconds);
 /* Sets the key, which only this run's ranks know, and starts the thread. Call it once. */
 void bootstrap_set_key(struct bootstrap *bootstrap, const unsigned char key[16]);
 
-/* This rank reaches its next fence (the first is 0) with these bytes, which are copied. `met` is
- * called once, from this call or from the thread: true when all ranks have reached the fence and
- * rank 0 has sent everything; false when that will never be known. */
-void bootstrap_come(struct bootstrap *bootstrap, const void *bytes, size_t size,
-	void (*met)(void *arg, bool all), void *arg);
+/* This rank reaches its next fence (the first is 0) with these bytes, which are copied. */
+void bootstrap_come(struct bootstrap *bootstrap, const void *bytes, size_t size);
+
+/* Waits until all ranks have reached that fence and rank 0 has sent everything. False at the
+ * deadline, or at once if that will never be known. */
+bool bootstrap_wait(struct bootstrap *bootstrap, uint32_t fence, struct deadline deadline);
 
 /* How many fences all ranks have reached. */
 uint32_t bootstrap_complete(struct bootstrap *bootstrap);

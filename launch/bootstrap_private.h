@@ -16,8 +16,6 @@
 struct round {
 	struct put_list *bodies;           /* rank 0, until all have come: each rank's */
 	struct bootstrap_message own, all; /* rank 0 sends `all`; others send `own` and receive `all` */
-	void (*met)(void *arg, bool all);  /* NULL: this rank has not reached the fence, or was told */
-	void *arg;
 };
 
 struct link {
@@ -44,13 +42,14 @@ struct bootstrap {
 	struct link links[BOOTSTRAP_LINKS_MAX];
 
 	pthread_mutex_t lock; /* for the fields below, and for the links once they exist */
-	int references;       /* the owner's and the thread's */
+	pthread_cond_t changed;
+	int references; /* the owner's and the thread's */
 	bool over, lost;
 	struct round **rounds;
 	uint32_t round_count;
 	uint32_t
 		come[BOOTSTRAP_WORLD_MAX]; /* rank 0: fences each rank has reached; others: own entry */
-	uint32_t complete, told;       /* rounds all ranks have reached; rounds `met` was called for */
+	uint32_t complete, told; /* rounds all ranks have reached, and all messages of which are sent */
 };
 
 /* Takes the body of `size` bytes with which a rank has reached its next fence (bootstrap.c). */

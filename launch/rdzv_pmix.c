@@ -125,11 +125,11 @@ static void on_fence(pmix_status_t status, void *arg)
 	answer_give(arg, status);
 }
 
-/* Starts PMIx's own fence. If that is of no use, the answer never comes. */
-static struct answer *start_fence(bool of_use, struct err *err)
+/* Starts PMIx's own fence. If an earlier one was lost, the answer never comes. */
+static struct answer *start_fence(struct err *err)
 {
 	struct answer *answer = answer_create(err);
-	if (!answer || !of_use)
+	if (!answer || pmix_client.fences_lost)
 		return answer;
 	bool collect = true;
 	PMIX_INFO_LOAD(&answer->info, PMIX_COLLECT_DATA, &collect, PMIX_BOOL);
@@ -224,18 +224,12 @@ static int begin_bootstrap(struct pmix *pmix, struct err *err)
 	return rank == 0 && !pmix->has_key ? publish_key(pmix, err) : 0;
 }
 
-static void on_met(void *arg, bool all)
-{
-	answer_give(arg, all ? PMIX_SUCCESS : PMIX_ERROR);
-}
-
 /* Comes to a fence with the values put since the last one. Returns whether it is worth waiting for
  * all to do so. */
-static bool come_to_bootstrap(struct pmix *pmix, int fence, struct answer *answer, const char *key,
-	double timeout)
+static bool come_to_bootstrap(struct pmix *pmix, int fence, const char *key, double timeout)
 {
 	if (pmix->bootstrap)
-		bootstrap_come(pmix->bootstrap, pmix->puts.bytes, pmix->puts.size, on_met, answer);
+		bootstrap_come(pmix->bootstrap, pmix->puts.bytes, pmix->puts.size);
 	pmix->puts.size = 0;
 	if (pmix->bootstrap && !pmix->has_key)
 		ask_for_key(pmix, key, shorter(ROLL_SECONDS, timeout / 10),
@@ -259,6 +253,15 @@ static bool was_gathered(const struct pmix *pmix, int rank, const char *key, voi
 
 /* ---- fences ---- */
 
+/* Whether the bootstrap, or PMIx's own fence, has completed the fence by then. */
+static bool fast_way(const struct pmix *pmix, int fence, struct answer *answer, double seconds)
+{
+	if (!pmix->gathers)
+		return answer_wait(answer, deadline_in(seconds)) == PMIX_SUCCESS;
+	return pmix->bootstrap
+		&& bootstrap_wait(pmix->bootstrap, (uint32_t)fence, deadline_in(seconds));
+}
+
 /* Waits until the fast way has completed the fence, or all ranks say that they have come. They are
  * asked after a while, or at once (`ask`). */
 static int wait_fence(struct pmix *pmix, int fence, bool ask, struct answer *answer,
@@ -281,14 +284,13 @@ static int wait_fence(struct pmix *pmix, int fence, bool ask, struct answer *ans
 	if (pmix_client.self.rank < (pmix_rank_t)pmix->world_size)
 		seen[pmix_client.self.rank] = true;
 	pmix->asked = ask && all_came(pmix, key, seen, fence > 0, soon);
-	if (pmix->asked || (!ask && answer_wait(answer, deadline_in(soon)) == PMIX_SUCCESS))
+	if (pmix->asked || (!ask && fast_way(pmix, fence, answer, soon)))
 		return 0;
 	if (pmix->gathers)
 		pause = 0;
 	call_roll(pmix, fence);
 	for (;;) {
-		if (answer_wait(answer, deadline_in(shorter(pause, deadline_left(deadline))))
-			== PMIX_SUCCESS)
+		if (fast_way(pmix, fence, answer, shorter(pause, deadline_left(deadline))))
 			return 0;
 		bool last = deadline_passed(deadline);
 		/* Only believed with a key, so that no stranger can say that all have come. */
@@ -321,12 +323,13 @@ static int pmix_fence(void *state, double timeout, struct err *err)
 	if ((fence == 0 && pmix->gathers && begin_bootstrap(pmix, err) < 0)
 		|| publish(key, timeout, err) < 0)
 		return -1;
-	struct answer *answer = start_fence(!pmix->gathers && !pmix_client.fences_lost, err);
-	if (!answer)
+	struct answer *answer = pmix->gathers ? NULL : start_fence(err);
+	if (!answer && !pmix->gathers)
 		return -1;
-	bool ask = pmix->gathers && !come_to_bootstrap(pmix, fence, answer, key, timeout);
+	bool ask = pmix->gathers && !come_to_bootstrap(pmix, fence, key, timeout);
 	int rc = wait_fence(pmix, fence, ask, answer, key, timeout, err);
-	answer_drop(answer);
+	if (answer)
+		answer_drop(answer);
 	return rc;
 }
 

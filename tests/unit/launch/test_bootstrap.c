@@ -64,28 +64,20 @@ ssize_t __wrap_recv(int fd, void *bytes, size_t size, int flags)
 
 static const unsigned char key[16] = "sixteen bytes or", other_key[16] = "sixteen other  b";
 
-enum news { NONE, MET, FAILED };
-
 struct world {
-	struct world *before;
 	char run[64];
 	struct bootstrap *ranks[BOOTSTRAP_WORLD_MAX];
-	atomic_int news[FENCES][BOOTSTRAP_WORLD_MAX];
 };
 
-/* What a rank that ends was told may come behind that, from its thread: so no world's memory is
- * used again. */
 static struct world *make_world(void)
 {
-	static struct world *worlds;
 	static int runs;
 	struct world *world = calloc(1, sizeof *world);
 	assert_non_null(world);
 	do
 		snprintf(world->run, sizeof world->run, "test.%d.%d", (int)getpid(), runs++);
 	while (!ports_are_free(world->run, 1, SOCK_STREAM));
-	world->before = worlds;
-	return worlds = world;
+	return world;
 }
 
 static void begin_with(struct world *world, int rank, int size, const unsigned char *with)
@@ -100,11 +92,6 @@ static void begin_with(struct world *world, int rank, int size, const unsigned c
 		fail_msg("%s", err.text);
 	if (with)
 		bootstrap_set_key(world->ranks[rank], with);
-}
-
-static void on_met(void *arg, bool all)
-{
-	assert_int_equal(atomic_exchange((atomic_int *)arg, all ? MET : FAILED), NONE);
 }
 
 /* Each rank's bytes differ in content and length from every other's, and from those of any other
@@ -123,18 +110,17 @@ static void come(struct world *world, int rank, int fence)
 {
 	unsigned char *bytes = malloc(1 << 20);
 	size_t size = bytes_of(rank, fence, bytes);
-	bootstrap_come(world->ranks[rank], bytes, size, on_met, &world->news[fence][rank]);
+	bootstrap_come(world->ranks[rank], bytes, size);
 	free(bytes);
 }
 
-static void await(struct world *world, int rank, int fence, enum news wanted)
+/* Until all have met, or until it is certain that they will not. */
+static void await(struct world *world, int rank, int fence, bool wanted)
 {
 	struct deadline deadline = deadline_in(HANG_SECONDS);
-	while (atomic_load(&world->news[fence][rank]) == NONE && deadline_sleep(deadline, 0.001))
-		;
-	if ((enum news)atomic_load(&world->news[fence][rank]) != wanted)
-		fail_msg("rank %d at fence %d: %d, not %d", rank, fence,
-			atomic_load(&world->news[fence][rank]), (int)wanted);
+	if (bootstrap_wait(world->ranks[rank], (uint32_t)fence, deadline) != wanted
+		|| deadline_passed(deadline))
+		fail_msg("rank %d at fence %d: %s", rank, fence, wanted ? "they do not meet" : "met");
 }
 
 static void has_all(struct world *world, int rank, int size, int fence)
@@ -154,6 +140,7 @@ static void tear_down(struct world *world)
 {
 	for (int rank = BOOTSTRAP_WORLD_MAX - 1; rank >= 0; rank--)
 		bootstrap_end(world->ranks[rank]);
+	free(world);
 }
 
 /* All have come to the first fence. */
@@ -161,7 +148,7 @@ static void meet_at_all_fences(struct world *world)
 {
 	for (int fence = 0; fence < FENCES; fence++)
 		for (int rank = 0; rank < WORLD; rank++) {
-			await(world, rank, fence, MET);
+			await(world, rank, fence, true);
 			has_all(world, rank, WORLD, fence);
 			if (fence + 1 < FENCES)
 				come(world, rank, fence + 1);
@@ -209,12 +196,11 @@ static void the_largest_world(void **state)
 		come(world, rank, 0);
 	}
 	for (int rank = 0; rank < BOOTSTRAP_WORLD_MAX; rank++) {
-		await(world, rank, 0, MET);
+		await(world, rank, 0, true);
 		has_all(world, rank, BOOTSTRAP_WORLD_MAX, 0);
 	}
 	tear_down(world);
-	const struct bootstrap_plan plan = { .world_size = BOOTSTRAP_WORLD_MAX + 1,
-		.run = run_number(world->run) };
+	const struct bootstrap_plan plan = { .world_size = BOOTSTRAP_WORLD_MAX + 1 };
 	assert_null(bootstrap_begin(&plan, &err));
 	assert_non_null(strstr(err.text, "65 ranks"));
 }
@@ -228,16 +214,15 @@ static void nobody_has_met_before_the_last_has_come(void **state)
 		come(world, rank, 0);
 	deadline_sleep(deadline_in(60), 0.1);
 	for (int rank = 0; rank < 3; rank++) {
-		assert_int_equal(atomic_load(&world->news[0][rank]), NONE);
+		assert_false(bootstrap_wait(world->ranks[rank], 0, deadline_in(0)));
 		assert_int_equal(bootstrap_complete(world->ranks[rank]), 0);
 	}
 	come(world, 3, 0);
 	for (int rank = 0; rank < 4; rank++)
-		await(world, rank, 0, MET);
-	/* Who ends without having met is told so, once. */
+		await(world, rank, 0, true);
+	/* Who ends without having met does not wait. */
 	come(world, 1, 1);
 	tear_down(world);
-	await(world, 1, 1, FAILED);
 }
 
 /* What a rank has been told of is not taken back by the end of another. */
@@ -249,18 +234,18 @@ static void a_rank_that_is_gone(void **state)
 		come(world, rank, 0);
 	}
 	for (int rank = 0; rank < 4; rank++)
-		await(world, rank, 0, MET);
+		await(world, rank, 0, true);
 	bootstrap_end(world->ranks[3]);
 	world->ranks[3] = NULL;
 	come(world, 0, 1);
-	await(world, 0, 1, FAILED);
+	await(world, 0, 1, false);
 	/* And without rank 0 nobody meets, now or later. */
 	bootstrap_end(world->ranks[0]);
 	world->ranks[0] = NULL;
 	come(world, 1, 1);
-	await(world, 1, 1, FAILED);
+	await(world, 1, 1, false);
 	come(world, 1, 2);
-	await(world, 1, 2, FAILED);
+	await(world, 1, 2, false);
 	has_all(world, 1, 4, 0);
 	tear_down(world);
 }
@@ -271,9 +256,8 @@ static void too_much_is_not_sent(void **state)
 	unsigned char *much = calloc(1, BOOTSTRAP_BYTES_MAX + 1);
 	for (int rank = 0; rank < 2; rank++) {
 		begin_with(world, rank, 2, key);
-		bootstrap_come(world->ranks[rank], much, BOOTSTRAP_BYTES_MAX + 1, on_met,
-			&world->news[0][rank]);
-		await(world, rank, 0, FAILED);
+		bootstrap_come(world->ranks[rank], much, BOOTSTRAP_BYTES_MAX + 1);
+		await(world, rank, 0, false);
 	}
 	free(much);
 	tear_down(world);
@@ -443,7 +427,7 @@ static void a_message_belongs_to_its_connection(void **state)
 	is_refused(fd, words.bytes, HEAD);
 	trickle(heard, words.bytes, sizeof words.bytes);
 	come(world, 0, 0);
-	await(world, 0, 0, MET);
+	await(world, 0, 0, true);
 	size_t size;
 	assert_memory_equal(bootstrap_bytes(world->ranks[0], 0, 1, &size), "word", 4);
 	close(heard);
@@ -512,11 +496,13 @@ static void who_does_not_prove_to_be_rank_0_is_told_nothing(void **state)
 			is_refused(dup(fd), lie == ECHO ? challenge : proof, GREETING);
 		}
 		world->ranks[1] = lie == SILENT ? NULL : world->ranks[1];
-		await(world, 1, 0, FAILED);
+		if (lie != SILENT)
+			await(world, 1, 0, false);
 		assert_true(recv(fd, proof, 1, 0) <= 0);
 		close(fd);
 		close(listener);
 		tear_down(world);
+		free(other);
 	}
 }
 
@@ -536,8 +522,7 @@ static void a_proof_may_come_byte_by_byte(void **state)
 	assert_memory_equal(head, "MGA2\7\0\0\0\0\0\0\0\1\0\0\0\0\0\0\0\12\0\0\0", 24);
 	close(fd);
 	close(listener);
-	await(world, 1, 0,
-		FAILED); /* for want of an answer; it would be told of it when this world is no more */
+	await(world, 1, 0, false); /* for want of an answer */
 	tear_down(world);
 }
 
@@ -560,7 +545,7 @@ static void strangers_keep_nobody_from_meeting(void **state)
 		come(world, rank, 0);
 	}
 	for (int rank = 0; rank < WORLD; rank++) {
-		await(world, rank, 0, MET);
+		await(world, rank, 0, true);
 		has_all(world, rank, WORLD, 0);
 	}
 	for (size_t i = 0; i < 150; i++)
