@@ -61,6 +61,26 @@ static void same_words_are_counted_not_repeated(void **state)
 	assert_string_equal(ranks[WORLD - 1].err.text, "rank 0 on n0 and 1 other: bad data");
 }
 
+static int mixed_body(struct comm *comm, void *arg, struct err *err)
+{
+	int rank = comm_rank(comm);
+	int rc = rank == 1 ? err_fail(err, EXIT_LOST, "no answer")
+		: rank == 2    ? err_fail(err, EXIT_FAULT, "the cause")
+					   : 0;
+	return status_exchange(comm, "stage", "n", rc, err);
+}
+
+/* Otherwise than in the rendezvous, no status goes before another. */
+static void the_lowest_counts_whatever_its_status(void **state)
+{
+	struct world_rank ranks[WORLD];
+	world_run(WORLD, 10, mixed_body, NULL, ranks);
+	for (int rank = 0; rank < WORLD; rank++) {
+		assert_int_equal(ranks[rank].err.status, EXIT_LOST);
+		assert_string_equal(ranks[rank].err.text, "rank 1 on n: no answer");
+	}
+}
+
 static void fill(float *arena, size_t count, float first)
 {
 	for (size_t i = 0; i < count; i++)
@@ -211,6 +231,7 @@ int main(void)
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(all_ranks_end_as_the_lowest_that_failed),
 		cmocka_unit_test(same_words_are_counted_not_repeated),
+		cmocka_unit_test(the_lowest_counts_whatever_its_status),
 		cmocka_unit_test(everybody_gets_the_state_of_rank_0),
 		cmocka_unit_test(ranks_with_other_numerics_are_refused_if_asked),
 		cmocka_unit_test(differences_of_numerics_are_recorded_both_ways),
