@@ -30,7 +30,7 @@ struct comm_transfer {
 };
 
 /* Opens a communicator over all ranks of `ident`. `provider`: "tcp", "single" (a world of one
- * only) or NULL for the one that fits. Takes at most twice the deadline of `rdzv`. NULL on error
+ * only) or NULL for the one that fits. Takes at most the deadline of `rdzv`. NULL on error
  * (EXIT_LOST names the ranks that did not come).
  *
  * `deadline`, in seconds, is how long this rank waits while nothing moves. It is counted only

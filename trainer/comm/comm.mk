@@ -11,7 +11,7 @@ libtrainer_a_SOURCES += \
 	trainer/comm/comm_run.c \
 	trainer/comm/comm_single.c \
 	trainer/comm/comm_tcp.c trainer/comm/comm_tcp.h \
-	trainer/comm/comm_tcp_connect.c \
+	trainer/comm/comm_tcp_peers.c \
 	trainer/comm/gpu_meet.c trainer/comm/gpu_meet.h
 comm_nccl = trainer/comm/comm_nccl.c trainer/comm/comm_nccl.h
 EXTRA_DIST += $(comm_nccl)

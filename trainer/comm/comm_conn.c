@@ -8,6 +8,7 @@
 #include <string.h>
 #include <sys/socket.h>
 #include <sys/uio.h>
+#include <unistd.h>
 
 #include "common/bytes.h"
 
@@ -84,7 +85,7 @@ static bool has_news(const struct comm_conn *conn)
 
 bool comm_conn_is_pending(const struct comm_conn *conn)
 {
-	if (conn->unsendable || conn->ended)
+	if (conn->fd < 0 || conn->unsendable || conn->ended)
 		return false;
 	return conn->out_head_sent < conn->out_head_size || conn->out_left > 0 || has_news(conn)
 		|| (conn->goodbye && !conn->silent) || sendable(conn) > 0;
@@ -148,6 +149,13 @@ void comm_conn_write(struct comm_conn *conn)
 	}
 }
 
+void comm_conn_open(struct comm_conn *conn, int fd, const void *hello, size_t bytes)
+{
+	conn->fd = fd;
+	memcpy(conn->out_head, hello, bytes);
+	conn->out_head_size = bytes;
+}
+
 void comm_conn_send(struct comm_conn *conn, struct comm_conn_transfer *transfer)
 {
 	append(&conn->sends, transfer);
@@ -161,9 +169,10 @@ void comm_conn_say(struct comm_conn *conn, const void *goodbye, size_t bytes)
 
 /* ---- reading ---- */
 
-static void end(struct comm_conn *conn)
+void comm_conn_end(struct comm_conn *conn, int error)
 {
 	conn->ended = conn->moved = true;
+	conn->error = error;
 }
 
 /* Keeps data for which there is no receive yet. The peer may send no more than a window of it. */
@@ -172,7 +181,7 @@ static void keep(struct comm_conn *conn, const char *bytes, size_t size)
 	if (!conn->early)
 		conn->early = malloc(COMM_CONN_WINDOW);
 	if (!conn->early || size > COMM_CONN_WINDOW - conn->early_size) {
-		end(conn);
+		comm_conn_end(conn, 0);
 		return;
 	}
 	if (conn->early_begin + conn->early_size + size > COMM_CONN_WINDOW) {
@@ -223,7 +232,7 @@ static void take_head(struct comm_conn *conn)
 		: frame == FRAME_POSTED     ? size == 0 && number >= conn->permitted
 									: frame == FRAME_GOODBYE && size == conn->heard_bytes;
 	if (!good || conn->said)
-		end(conn);
+		comm_conn_end(conn, 0);
 	else if (frame == FRAME_POSTED)
 		conn->permitted = number;
 }
@@ -283,7 +292,7 @@ void comm_conn_read(struct comm_conn *conn, size_t most)
 		if (got < 0 && (errno == EAGAIN || errno == EWOULDBLOCK))
 			return;
 		if (got <= 0) {
-			end(conn);
+			comm_conn_end(conn, got < 0 ? errno : 0);
 			return;
 		}
 		conn->traffic += (size_t)got;
@@ -301,6 +310,9 @@ void comm_conn_read(struct comm_conn *conn, size_t most)
 
 void comm_conn_clear(struct comm_conn *conn)
 {
+	if (conn->fd >= 0)
+		close(conn->fd);
+	conn->fd = -1;
 	free(conn->early);
 	conn->early = NULL;
 }

@@ -31,10 +31,11 @@ struct comm_conn_queue {
 
 /* Zeroed but for the first three: a new connection. */
 struct comm_conn {
-	int fd;             /* non-blocking; the caller's */
+	int fd;             /* -1: none yet */
 	void *heard;        /* where the peer's goodbye goes */
 	size_t heard_bytes; /* its length; any other is a fault */
 	bool ended;         /* the peer's end, or a fault, was seen: nothing comes any more */
+	int error;          /* the kernel's reason, 0 for none */
 	bool said;          /* the peer's goodbye has come */
 	bool moved;         /* something ended, or a chunk did, since the caller cleared this */
 	uint64_t traffic;   /* bytes read and written */
@@ -62,6 +63,13 @@ struct comm_conn {
 	size_t early_begin, early_size;
 };
 
+/* Gives it a non-blocking descriptor, which is closed with it, and the bytes to write first. Until
+ * then transfers only queue. */
+void comm_conn_open(struct comm_conn *conn, int fd, const void *hello, size_t bytes);
+
+/* Nothing comes any more, for this reason. */
+void comm_conn_end(struct comm_conn *conn, int error);
+
 /* Appends a transfer. */
 void comm_conn_send(struct comm_conn *conn, struct comm_conn_transfer *transfer);
 void comm_conn_receive(struct comm_conn *conn, struct comm_conn_transfer *transfer);
@@ -81,7 +89,7 @@ void comm_conn_read(struct comm_conn *conn, size_t most);
 /* The same for bytes that were read already. */
 void comm_conn_take(struct comm_conn *conn, const void *bytes, size_t size);
 
-/* Frees what it holds; the descriptor and the transfers are the caller's. */
+/* Closes the descriptor and frees what it holds; the transfers are the caller's. */
 void comm_conn_clear(struct comm_conn *conn);
 
 #endif

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What the parts of the communicator over TCP share: comm_tcp.c, which talks, and
- * comm_tcp_connect.c, which makes the connections. */
+/* A rank of the communicator over TCP: comm_tcp_peers.c connects it with its peers and has the
+ * thread that reads and writes, comm_tcp.c exchanges. */
 #ifndef MUSTER_COMM_TCP_H
 #define MUSTER_COMM_TCP_H
 
@@ -12,6 +12,7 @@
 #include "common/ident.h"
 #include "launch/rdzv.h"
 #include "trainer/comm/comm_conn.h"
+#include "trainer/comm/comm_links.h"
 #include "trainer/comm/comm_provider.h"
 #include "trainer/telemetry/flight.h"
 
@@ -35,23 +36,43 @@ struct comm_tcp_exchange;
 struct comm_tcp {
 	int rank, size;
 	struct comm_events events;
+	struct comm_links *links;
+	char remedy[200]; /* what helps where ranks can't connect, or "" */
 
 	pthread_mutex_t lock; /* of all below; never held while an event is told */
 	pthread_cond_t changed;
-	struct comm_tcp_peer *peers; /* [size]; one's own has a name only */
-	const char *told;            /* the first reason heard from a peer that gave up */
-	bool interrupted, stopping;
+	const char *told; /* the first reason heard from a peer that gave up */
+	bool interrupted;
 	struct comm_tcp_goodbye own;
 	struct comm_tcp_exchange *exchanges; /* begun; one that fails stays until close */
 
 	int epoll, wake; /* wake: an eventfd, to end the thread */
 	bool running;
 	pthread_t thread;
+	struct comm_tcp_peer peers[]; /* by rank; one's own has a name only */
 };
 
-/* Connects to all other ranks, within the rendezvous' deadline; fills in their names and
- * descriptors. Status EXIT_LOST names the ranks that are missing. */
-int comm_tcp_connect(struct comm_tcp *tcp, const struct ident *ident, struct rdzv *rdzv,
+/* ---- comm_tcp_peers.c: with the lock held ---- */
+
+/* Writes what may go to a peer; where there is no connection yet, the higher rank makes it. */
+void comm_tcp_write(struct comm_tcp *tcp, int rank);
+
+/* Whether its connection ended before it had said goodbye. */
+bool comm_tcp_is_lost(const struct comm_tcp_peer *peer);
+
+/* Adds a peer to a list of names, behind `intro` where it is the first. */
+void comm_tcp_name(const struct comm_tcp_peer *peer, const char *intro, char *out, size_t size);
+
+/* The reason that names what became of ranks; "" where none failed. */
+void comm_tcp_blame(const struct comm_tcp *tcp, char *out, size_t size);
+
+/* ---- comm_tcp_peers.c: of comm_provider.h; `state` is a struct comm_tcp ---- */
+
+void *comm_tcp_open(const struct ident *ident, struct rdzv *rdzv, const struct comm_events *events,
 	struct err *err);
+void comm_tcp_interrupt(void *state);
+void comm_tcp_leave(void *state, const char *why, const unsigned char flight[FLIGHT_SIZE]);
+bool comm_tcp_said(void *state, int rank, unsigned char flight[FLIGHT_SIZE], double *now);
+void comm_tcp_free(struct comm_tcp *tcp);
 
 #endif

@@ -14,7 +14,6 @@
 #include "common/opt.h"
 #include "launch/job_query.h"
 #include "trainer/comm/status_exchange.h"
-#include "trainer/comm/comm_address.h"
 #include "trainer/ddp/ddp_plan.h"
 #include "trainer/run/device.h"
 #include "trainer/run/numerics.h"
@@ -43,21 +42,6 @@ static int check_world(const struct settings *settings, int ranks, struct err *e
 			"--batchnorm has nothing to normalise over with one rank and --microbatch 1: give a "
 			"larger --microbatch, or start more ranks");
 	return 0;
-}
-
-/* Ranks that have met but can't connect most likely use a network that they don't share: adds the
- * remedy. */
-static void name_interface(const struct ident *ident, struct err *err)
-{
-	char address[COMM_ADDRESS_SIZE];
-	struct err why = *err;
-	if (ident->node_count == 1 || !strstr(why.text, "couldn't connect to ")
-		|| comm_address(ident, address, NULL) < 0)
-		return;
-	err_fail(err, why.status,
-		"%s: MUSTER_IFNAME names an interface by which all nodes reach each other (this rank is at "
-		"%s)",
-		why.text, address);
 }
 
 /* A missing rank may come late, or never come on its node: adds the remedies. */
@@ -103,7 +87,6 @@ static int meet(struct run *run, struct err *err)
 		return 0;
 	}
 	name_patience(err);
-	name_interface(&run->ident, err);
 	return rc;
 }
 

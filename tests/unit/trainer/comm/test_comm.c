@@ -18,6 +18,7 @@
 #include <cmocka.h>
 
 #include "common/clock.h"
+#include "tests/unit/hang.h"
 #include "tests/unit/trainer/comm/summing.h"
 #include "tests/unit/trainer/comm/world_fixture.h"
 #include "trainer/comm/comm_provider.h"
@@ -357,6 +358,107 @@ static void test_common_end(void **state)
 	}
 }
 
+/* ---- connections ---- */
+
+static int count_sockets(void)
+{
+	char path[300], target[300];
+	DIR *folder = opendir("/proc/self/fd");
+	int sockets = 0;
+
+	for (struct dirent *at; folder && (at = readdir(folder));) {
+		snprintf(path, sizeof path, "/proc/self/fd/%s", at->d_name);
+		ssize_t size = readlink(path, target, sizeof target);
+		sockets += size > 7 && memcmp(target, "socket:", 7) == 0;
+	}
+	if (folder)
+		closedir(folder);
+	return sockets;
+}
+
+static int exchange_in_ring(struct comm *comm, int step, struct err *err)
+{
+	int world = comm_size(comm), me = comm_rank(comm), received = -1, from = me - step + world;
+	struct comm_transfer ring[2] = { { (me + step) % world, &me, sizeof me, 0 },
+		{ from % world, &received, sizeof received, 1 } };
+
+	if (comm_wait(comm, comm_exchange(comm, "ring", ring, 2, NULL, NULL), err) < 0)
+		return -1;
+	WORLD_CHECK(received == from % world);
+	return 0;
+}
+
+/* Whether this process comes to have so many sockets besides those that it began with. */
+static bool has_sockets(int count)
+{
+	struct deadline end = deadline_in(HANG_SECONDS);
+	while (count_sockets() != count && deadline_sleep(end, 0.01))
+		;
+	return count_sockets() == count;
+}
+
+struct ring {
+	int before, step, sockets;
+};
+
+/* With its neighbours a rank is connected from the start, with others once they exchange something:
+ * never with all. */
+static int body_ring(struct comm *comm, void *arg, struct err *err)
+{
+	const struct ring *ring = arg;
+
+	for (int i = 0; i < 3; i++)
+		if (exchange_in_ring(comm, ring->step, err) < 0)
+			return -1;
+	WORLD_CHECK(has_sockets(ring->before + ring->sockets));
+	return 0;
+}
+
+static void test_connections_on_demand(void **state)
+{
+	struct ring near = { count_sockets(), 1, 1 + 2 }; /* one of them listens */
+	struct ring far = { near.before, 5, 1 + 2 + 2 };
+
+	run_ok(64, body_ring, &near);
+	run_ok(12, body_ring, &far);
+}
+
+/* What waits for the connection goes once it is there, though nothing ever comes back by it. */
+static int body_one_way(struct comm *comm, void *arg, struct err *err)
+{
+	int me = comm_rank(comm), number = me;
+	struct comm_transfer transfer = { 2 - me, &number, sizeof number, me == 2 };
+
+	if (me == 2)
+		usleep(200000);
+	if (me % 2 == 0
+		&& comm_wait(comm, comm_exchange(comm, "one way", &transfer, 1, NULL, NULL), err) < 0)
+		return -1;
+	WORLD_CHECK(me == 2 ? number == 0 : number == me);
+	return 0;
+}
+
+static void test_one_way(void **state)
+{
+	run_ok(4, body_one_way, NULL);
+}
+
+static int body_nothing(struct comm *comm, void *arg, struct err *err)
+{
+	return comm_rank(comm) == 1 ? 0 : comm_check(comm, err);
+}
+
+/* Ranks that exchange nothing leave at once, and each hears of its neighbours that they have. */
+static void test_nothing(void **state)
+{
+	struct world_rank ranks[5];
+	double begun = clock_now();
+
+	world_run(5, 20, body_nothing, NULL, ranks);
+	world_assert_ok(5, ranks);
+	assert_true(clock_now() - begun < 5);
+}
+
 /* ---- what is lent to the provider ---- */
 
 /* A provider whose exchanges fail: what it was lent last, and whether that was freed before it
@@ -516,6 +618,9 @@ int main(void)
 		cmocka_unit_test(test_order),
 		cmocka_unit_test(test_uneven_end),
 		cmocka_unit_test(test_common_end),
+		cmocka_unit_test(test_connections_on_demand),
+		cmocka_unit_test(test_one_way),
+		cmocka_unit_test(test_nothing),
 	};
 	return cmocka_run_group_tests(tests, NULL, NULL);
 }

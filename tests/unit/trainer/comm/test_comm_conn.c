@@ -37,10 +37,8 @@ static void connect_ends(struct ends *ends)
 
 static void close_ends(struct ends *ends)
 {
-	for (int i = 0; i < 2; i++) {
-		close(ends->conn[i].fd);
+	for (int i = 0; i < 2; i++)
 		comm_conn_clear(&ends->conn[i]);
-	}
 }
 
 /* Moves bytes until neither end has anything to do. */

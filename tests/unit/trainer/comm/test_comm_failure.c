@@ -21,7 +21,7 @@
 
 #define MEGABYTE ((size_t)1 << 20)
 
-enum when { BEFORE, DURING, WAITING };
+enum when { FIRST, BEFORE, DURING, WAITING };
 
 enum kind { EXCHANGE, REDUCE, ALLREDUCE };
 
@@ -38,8 +38,8 @@ static void *strike(void *arg)
 	return NULL;
 }
 
-/* Large exchanges (or reductions, or all-reduces) for ever; the victim dies or stops at its third,
- * in the midst of it, or while it waits for rank 0, which comes late to it. */
+/* Large exchanges (or reductions, or all-reduces) for ever; the victim dies or stops before the
+ * first, at its third, in the midst of it, or while it waits for rank 0, which comes late to it. */
 static int body_doom(struct comm *comm, void *arg, struct err *err)
 {
 	struct doom *doom = arg;
@@ -55,9 +55,9 @@ static int body_doom(struct comm *comm, void *arg, struct err *err)
 		int count = 0;
 
 		snprintf(label, sizeof label, "bucket %d of step 17", i);
-		if (me == doom->victim && i == 3 && doom->when == BEFORE)
+		if (me == doom->victim && i == (doom->when == FIRST ? 0 : 3) && doom->when <= BEFORE)
 			raise(doom->signal);
-		if (me == doom->victim && i == 3 && doom->when != BEFORE)
+		if (me == doom->victim && i == 3 && doom->when > BEFORE)
 			pthread_create(&striker, NULL, strike, &doom->signal);
 		if (me == 0 && i == 3 && doom->when == WAITING)
 			usleep(300000);
@@ -120,6 +120,16 @@ static void test_killed_before(void **state)
 {
 	check_doom(4, 30, (struct doom) { 2, SIGKILL, BEFORE, EXCHANGE }, true);
 	check_doom(4, 30, (struct doom) { 2, SIGKILL, BEFORE, REDUCE }, true);
+}
+
+/* No rank has exchanged anything with the victim; a ring's ranks wait for few others. */
+static void test_dies_before_the_first_contact(void **state)
+{
+	for (int victim = 0; victim < 5; victim += 2)
+		check_doom(5, 30, (struct doom) { victim, SIGKILL, FIRST, EXCHANGE }, true);
+	check_doom(2, 30, (struct doom) { 1, SIGKILL, FIRST, EXCHANGE }, true);
+	check_doom(7, 30, (struct doom) { 3, SIGKILL, FIRST, ALLREDUCE }, true);
+	check_doom(4, 1.5, (struct doom) { 2, SIGSTOP, FIRST, EXCHANGE }, true);
 }
 
 static void test_killed_during(void **state)
@@ -236,6 +246,22 @@ static int body_abort(struct comm *comm, void *arg, struct err *err)
 	return comm_wait(comm, comm_allgather(comm, "control of step 3", &me, all, sizeof me), err);
 }
 
+/* The same in a ring, in which not all are connected with rank 1, nor wait for it. */
+static int body_abort_in_ring(struct comm *comm, void *arg, struct err *err)
+{
+	int received, world = comm_size(comm), me = comm_rank(comm);
+	struct comm_transfer ring[2] = { { (me + 1) % world, &me, sizeof me, 0 },
+		{ (me + world - 1) % world, &received, sizeof received, 1 } };
+
+	if (me == 1) {
+		comm_abort(comm, "the disk is on fire");
+		return comm_wait(comm, 0, err);
+	}
+	while (comm_wait(comm, comm_exchange(comm, "the ring", ring, 2, NULL, NULL), err) == 0)
+		;
+	return -1;
+}
+
 static int fail_work(void *arg, struct err *err)
 {
 	return err_fail(err, EXIT_DATA, "the disk is on fire");
@@ -264,12 +290,12 @@ static int body_failing_make(struct comm *comm, void *arg, struct err *err)
 		queue_sums(comm, &s, "bucket 1 of step 3", NULL, s.me == 1 ? fail_run : add_run), err);
 }
 
-static void check_told(world_body *body, enum exit_status own)
+static void check_told(int size, world_body *body, enum exit_status own)
 {
-	struct world_rank ranks[4];
+	struct world_rank ranks[WORLD_MAX];
 
-	world_run(4, 60, body, NULL, ranks);
-	for (int i = 0; i < 4; i++) {
+	world_run(size, 60, body, NULL, ranks);
+	for (int i = 0; i < size; i++) {
 		print_message("# rank %d after %.1f s: %s\n", i, ranks[i].seconds, ranks[i].err.text);
 		assert_int_equal(ranks[i].signal, 0);
 		assert_int_equal(ranks[i].rc, -1);
@@ -283,19 +309,21 @@ static void check_told(world_body *body, enum exit_status own)
 
 static void test_abort(void **state)
 {
-	check_told(body_abort, EXIT_LOST);
+	check_told(4, body_abort, EXIT_LOST);
+	check_told(12, body_abort_in_ring, EXIT_LOST);
 }
 
 static void test_failing_work(void **state)
 {
-	check_told(body_failing_work, EXIT_DATA);
-	check_told(body_failing_make, EXIT_DATA);
+	check_told(4, body_failing_work, EXIT_DATA);
+	check_told(4, body_failing_make, EXIT_DATA);
 }
 
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(test_killed_before),
+		cmocka_unit_test(test_dies_before_the_first_contact),
 		cmocka_unit_test(test_killed_during),
 		cmocka_unit_test(test_stopped),
 		cmocka_unit_test(test_allreduce_fails),

@@ -10,7 +10,7 @@
 #include "common/ident.h"
 #include "trainer/comm/comm.h"
 
-#define WORLD_MAX 16
+#define WORLD_MAX 64
 
 struct comm_provider;
 
