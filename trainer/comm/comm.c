@@ -20,29 +20,6 @@
 #define WATCH_SECONDS 0.05 /* how often a waiter looks at peers and the deadline */
 #define LEAVE_SECONDS 10.0 /* waiters give up a communicator's thread that has not left by then */
 
-bool comm_record_failure(struct comm *comm, enum failure failure, enum exit_status status,
-	const char *why)
-{
-	if (comm->failure != FAILURE_NONE)
-		return false;
-	comm->failure = failure;
-	__atomic_store_n(&comm->stopping, true, __ATOMIC_RELEASE);
-	comm->failed_at = clock_now();
-	err_fail(&comm->error, status, "%s", why);
-	pthread_cond_broadcast(&comm->wake);
-	pthread_cond_broadcast(&comm->settled);
-	return true;
-}
-
-static void comm_fail(struct comm *comm, enum failure failure, const char *why)
-{
-	pthread_mutex_lock(&comm->lock);
-	bool first = comm_record_failure(comm, failure, EXIT_LOST, why);
-	pthread_mutex_unlock(&comm->lock);
-	if (first)
-		comm->provider->interrupt(comm->state);
-}
-
 static void on_progress(void *arg)
 {
 	struct comm *comm = arg;
@@ -63,22 +40,16 @@ static void on_lost(void *arg, const char *why)
 
 static comm_ticket enqueue(struct comm *comm, struct comm_op *op)
 {
-	if (op && comm->device) {
+	if (!op) {
+		comm_fail(comm, FAILURE_FAULT, EXIT_FAULT, "couldn't queue an operation: out of memory");
+		return comm->last;
+	}
+	if (comm->device) {
 		op->device = comm->device;
 		op->event = comm->device->record_event(comm->device);
 	}
 	pthread_mutex_lock(&comm->lock);
-	comm_ticket ticket = ++comm->last;
-
-	if (!op) {
-		bool first = comm_record_failure(comm, FAILURE_FAULT, EXIT_FAULT,
-			"couldn't queue an operation: out of memory");
-		pthread_mutex_unlock(&comm->lock);
-		if (first)
-			comm->provider->interrupt(comm->state);
-		return ticket;
-	}
-	op->ticket = ticket;
+	comm_ticket ticket = op->ticket = ++comm->last;
 	op->step = comm->step;
 	op->bucket = comm->bucket;
 	op->queued = trace_begin(comm->trace);
@@ -158,11 +129,11 @@ static void watch(struct comm *comm, bool running, double progress)
 	if (!running)
 		return;
 	if (comm->provider->check(comm->state, &err) < 0) {
-		comm_fail(comm, FAILURE_LOST, err.text);
+		comm_fail(comm, FAILURE_LOST, EXIT_LOST, err.text);
 	} else if (clock_now() - progress > comm->deadline) {
 		char why[80];
 		snprintf(why, sizeof why, "no progress for %.1f s", clock_now() - progress);
-		comm_fail(comm, FAILURE_DEADLINE, why);
+		comm_fail(comm, FAILURE_DEADLINE, EXIT_LOST, why);
 	}
 }
 
@@ -240,7 +211,7 @@ double comm_busy(struct comm *comm)
 
 void comm_abort(struct comm *comm, const char *why)
 {
-	comm_fail(comm, FAILURE_ABORT, why);
+	comm_fail(comm, FAILURE_ABORT, EXIT_LOST, why);
 }
 
 struct flight_operation comm_flight(struct comm *comm)
@@ -434,7 +405,7 @@ void comm_close(struct comm *comm)
 	pthread_cond_broadcast(&comm->wake);
 	pthread_mutex_unlock(&comm->lock);
 	if (busy)
-		comm_fail(comm, FAILURE_ABORT, "closed with operations in flight");
+		comm_fail(comm, FAILURE_ABORT, EXIT_LOST, "closed with operations in flight");
 	pthread_join(comm->thread, NULL);
 	comm->provider->close(comm->state);
 	free_comm(comm);

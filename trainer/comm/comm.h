@@ -69,7 +69,7 @@ typedef int comm_work(void *arg, struct err *err);
 comm_ticket comm_exchange(struct comm *comm, const char *label,
 	const struct comm_transfer *transfers, int count, comm_work *work, void *arg);
 /* A reduction, or a part of one. The pieces travel as in comm_exchange. As soon as a run of bytes
- * has come from every peer that sends this rank a piece, `make` computes the sum of that run, and
+ * has come from every peer that sends this rank a piece, `add` computes the sum of that run, and
  * the transfers of `sums` that send pass it on at once, while the next run is on its way. Runs come
  * in ascending order, until the whole sum is made. Pieces received and sums sent have the same
  * length. A sum may be received into the memory that its piece was sent from: the owner of the sum
@@ -77,14 +77,14 @@ comm_ticket comm_exchange(struct comm *comm, const char *label,
  * are made, though these still travel: so it may receive pieces into the same memory, but must not
  * send what the other receives. */
 typedef void comm_prepare(void *arg);
-typedef int comm_make(void *arg, size_t first, size_t bytes, struct err *err);
+typedef int comm_add(void *arg, size_t first, size_t bytes, struct err *err);
 struct comm_reduction {
 	const struct comm_transfer *pieces, *sums;
 	int piece_count, sum_count;
 	comm_prepare
-		*prepare;    /* on the communicator's thread before a piece is sent; NULL: nothing to do */
-	comm_make *make; /* on the communicator's thread; NULL: this rank sums nothing */
-	void *arg;       /* for both functions */
+		*prepare;  /* on the communicator's thread before a piece is sent; NULL: nothing to do */
+	comm_add *add; /* on the communicator's thread; NULL: this rank sums nothing */
+	void *arg;     /* for both functions */
 };
 comm_ticket comm_reduce(struct comm *comm, const char *label,
 	const struct comm_reduction *reduction);

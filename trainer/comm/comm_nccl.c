@@ -254,26 +254,22 @@ static size_t received(const struct exchange *x)
 	return 0;
 }
 
-/* The sum is queued after the pieces without waiting for them, as one run. */
-static int make_on_device(struct state *s, struct exchange *x, const struct comm_sums *sums,
-	struct err *err)
-{
-	size_t bytes = received(x);
-	if (bytes > 0 && sums->make(sums->arg, 0, bytes, err) < 0)
-		return -1;
-	return queue_transfers(s, sums->transfers, sums->count, err) < 0 ? -1 : record_end(s, x, err);
-}
-
-static int nccl_make(void *state, void *begun, const struct comm_sums *sums, struct err *err)
+/* On the device the sum is queued after the pieces without waiting for them, as one run. */
+static int nccl_next_run(void *state, void *begun, size_t made, size_t *bytes, struct err *err)
 {
 	struct state *s = state;
 	struct exchange *x = begun;
 	if (x->failed)
 		return give_back(x, err_fail(err, x->err.status, "%s", x->err.text));
-	if (x->on_device)
-		return make_on_device(s, x, sums, err);
-	begin_on_host(s, x);
-	return comm_tcp.make(s->host, x->host, sums, err);
+	if (!x->on_device) {
+		begin_on_host(s, x);
+		return comm_tcp.next_run(s->host, x->host, made, bytes, err);
+	}
+	*bytes = received(x) - made;
+	if (*bytes > 0)
+		return 0;
+	return queue_transfers(s, x->sums->transfers, x->sums->count, err) < 0 ? -1
+																		   : record_end(s, x, err);
 }
 
 static int nccl_finish(void *state, void *begun, struct err *err)
@@ -469,7 +465,7 @@ const struct comm_provider comm_nccl = {
 	.open = nccl_open,
 	.attach = nccl_attach,
 	.begin = nccl_begin,
-	.make = nccl_make,
+	.next_run = nccl_next_run,
 	.finish = nccl_finish,
 	.allgather = nccl_allgather,
 	.allreduce = nccl_allreduce,

@@ -48,41 +48,25 @@ static void add_transfers(struct comm_op *op, const struct comm_transfer *transf
 			transfers[i].receive);
 }
 
-/* A transfer whose peer does not exist or is this rank; NULL: there is none. */
-static const struct comm_transfer *impossible(const struct comm_op *op)
+int comm_op_check(const struct comm_op *op, struct err *err)
 {
 	for (int i = 0; i < op->count + op->sums.count; i++)
 		if (op->transfers[i].peer < 0 || op->transfers[i].peer >= op->size
 			|| op->transfers[i].peer == op->rank)
-			return &op->transfers[i];
-	return NULL;
+			return err_set(err, "rank %d can't exchange with rank %d of %d", op->rank,
+				op->transfers[i].peer, op->size);
+	return 0;
 }
 
-void comm_op_begin(struct comm_op *op, const struct comm_provider *provider, void *state)
-{
-	if (op->exchange || op->count + op->sums.count == 0 || impossible(op))
-		return;
-	for (int i = 0; i < op->count; i++)
-		op->sent += op->transfers[i].receive ? 0 : op->transfers[i].bytes;
-	op->exchange = provider->begin(state, op->transfers, op->count, op->make ? &op->sums : NULL);
-}
-
-static int run_exchange(struct comm_op *op, const struct comm_provider *provider, void *state,
+/* One exchange of a composed operation. */
+static int exchange(struct comm_op *op, const struct comm_provider *provider, void *state,
 	struct err *err)
 {
-	const struct comm_transfer *wrong = impossible(op);
-
-	if (wrong)
-		return err_set(err, "rank %d can't exchange with rank %d of %d", op->rank, wrong->peer,
-			op->size);
-	comm_op_begin(op, provider, state);
-	void *exchange = op->exchange;
-	op->exchange = NULL;
-	if (exchange && op->make && provider->make(state, exchange, &op->sums, err) < 0)
-		return -1;
-	if (op->made)
-		op->made(op->sums.arg);
-	return exchange ? provider->finish(state, exchange, err) : 0;
+	for (int i = 0; i < op->count; i++)
+		op->sent += op->transfers[i].receive ? 0 : op->transfers[i].bytes;
+	return op->count == 0
+		? 0
+		: provider->finish(state, provider->begin(state, op->transfers, op->count, NULL), err);
 }
 
 struct comm_op *comm_op_exchange(int rank, int size, const char *label,
@@ -93,7 +77,6 @@ struct comm_op *comm_op_exchange(int rank, int size, const char *label,
 	if (!op)
 		return NULL;
 	add_transfers(op, transfers, count);
-	op->run = run_exchange;
 	op->work = work;
 	op->arg = arg;
 	return op;
@@ -113,10 +96,9 @@ struct comm_op *comm_op_reduce(int rank, int size, const char *label,
 	op->sums =
 		(struct comm_sums) { .transfers = op->transfers + count, .count = op->count - count };
 	op->count = count;
-	op->run = run_exchange;
 	op->reduction = true;
 	op->prepare = reduction->prepare;
-	op->make = reduction->make;
+	op->add = reduction->add;
 	op->arg = reduction->arg;
 	return op;
 }
@@ -138,7 +120,7 @@ static int run_allgather(struct comm_op *op, const struct comm_provider *provide
 		add_transfer(op, from, all + (size_t)from * op->bytes, op->bytes, 1);
 		add_transfer(op, to, own, op->bytes, 0);
 	}
-	return run_exchange(op, provider, state, err);
+	return exchange(op, provider, state, err);
 }
 
 struct comm_op *comm_op_allgather(int rank, int size, const char *label, const void *mine,
@@ -179,7 +161,7 @@ static int pass_on(struct comm_op *op, int send, void *into, const struct comm_p
 	op->count = 0;
 	add_transfer(op, (op->rank - 1 + op->size) % op->size, into, received, 1);
 	add_transfer(op, (op->rank + 1) % op->size, out, sent, 0);
-	return run_exchange(op, provider, state, err);
+	return exchange(op, provider, state, err);
 }
 
 static int sum_on_device(struct comm_op *op, bool bf16, const struct comm_provider *provider,
@@ -271,7 +253,7 @@ static int pass_bf16(struct comm_op *op, int send, uint16_t *out, uint16_t *in,
 	op->count = 0;
 	add_transfer(op, (op->rank - 1 + op->size) % op->size, in, received / 2, 1);
 	add_transfer(op, (op->rank + 1) % op->size, out, sent / 2, 0);
-	return run_exchange(op, provider, state, err);
+	return exchange(op, provider, state, err);
 }
 
 static int run_allreduce_bf16(struct comm_op *op, const struct comm_provider *provider, void *state,
@@ -331,7 +313,7 @@ static int run_scatter(struct comm_op *op, const struct comm_provider *provider,
 		if (to != op->root)
 			add_transfer(op, to, part, bytes, 0);
 	}
-	return run_exchange(op, provider, state, err);
+	return exchange(op, provider, state, err);
 }
 
 /* Every rank passes its part on to all that lack it: the root has everything. */
@@ -352,7 +334,7 @@ static int run_allgather_parts(struct comm_op *op, const struct comm_provider *p
 		if (to != op->root)
 			add_transfer(op, to, part, bytes, 0);
 	}
-	return run_exchange(op, provider, state, err);
+	return exchange(op, provider, state, err);
 }
 
 static int run_broadcast(struct comm_op *op, const struct comm_provider *provider, void *state,
@@ -370,7 +352,7 @@ static int run_broadcast(struct comm_op *op, const struct comm_provider *provide
 	for (int to = 0; op->rank == op->root && to < op->size; to++)
 		if (to != op->root)
 			add_transfer(op, to, op->buffer, op->bytes, 0);
-	return run_exchange(op, provider, state, err);
+	return exchange(op, provider, state, err);
 }
 
 struct comm_op *comm_op_broadcast(int rank, int size, const char *label, void *buffer, size_t bytes,

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The state of a communicator, shared by comm.c, where threads queue and wait, and comm_run.c, the
- * thread that runs what is queued. */
+/* The state of a communicator, shared by comm.c, where threads queue and wait, comm_run.c, the
+ * thread that runs what is queued, and comm_failure.c, which words the failure. Each calls only
+ * those after it. */
 #ifndef MUSTER_COMM_PRIVATE_H
 #define MUSTER_COMM_PRIVATE_H
 
@@ -8,7 +9,7 @@
 
 #include "trainer/comm/comm_op.h"
 #include "trainer/comm/comm_provider.h"
-#include "trainer/ops/ops.h"
+#include "trainer/ops/device.h"
 
 enum failure { FAILURE_NONE, FAILURE_DEADLINE, FAILURE_LOST, FAILURE_ABORT, FAILURE_FAULT };
 
@@ -19,11 +20,13 @@ struct comm {
 	double deadline;
 	struct device *device; /* attached; only the queueing thread reads it; NULL: none */
 	bool stopping;         /* atomic: something has failed */
+	double untraced;       /* the communicator's thread: where the part of the operation that is not
+							  traced yet began; 0 without a trace */
 	pthread_t thread;
 	pthread_mutex_t lock; /* guards all below */
 	pthread_cond_t wake;  /* wakes the communicator's thread: an operation, a failure or the end */
-	pthread_cond_t settled; /* wakes waiters: a ticket is done, or the thread has left */
-	struct comm_op *head, *tail;
+	pthread_cond_t settled;      /* wakes waiters: a ticket is done, or the thread has left */
+	struct comm_op *head, *tail; /* queued; the head is the running one, if any runs */
 	comm_ticket last, done;
 	struct flight_operation now;    /* `operation` is "" when idle */
 	const char *latest;             /* the operation that began last; its label is still in `now` */
@@ -41,16 +44,25 @@ struct comm {
 	struct err error; /* of the failure; complete once `left` */
 };
 
-/* Called with the lock held. Only the first failure counts. Returns true if this is the first; the
- * caller must then interrupt the provider, without the lock. */
-bool comm_record_failure(struct comm *comm, enum failure failure, enum exit_status status,
-	const char *why);
-
 /* Notes that this rank's own device has not reached the running operation: no peer is late, and
  * nothing is communicated yet. */
 void comm_note_computing(void *comm);
 
 /* The body of the communicator's thread (comm_run.c); its argument is the communicator. */
 void *comm_run(void *comm);
+
+/* The failure (comm_failure.c). With the lock held, but for comm_fail. Only the first one counts;
+ * true if this is the first: the provider must then be interrupted, without the lock. */
+bool comm_record_failure(struct comm *comm, enum failure failure, enum exit_status status,
+	const char *why);
+/* Records a failure, and interrupts the provider. */
+void comm_fail(struct comm *comm, enum failure failure, enum exit_status status, const char *why);
+/* Records the running operation's failure, and words it: which operation, of what, after how long,
+ * and then the reason. */
+void comm_fail_op(struct comm *comm, enum failure failure, const struct err *err);
+/* The communicator's last words: says so where no operation was running. */
+void comm_word_idle_failure(struct comm *comm);
+/* Names the ranks that took no leave, where the provider can't tell which rank was waited for. */
+void comm_name_silent(struct comm *comm);
 
 #endif

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* The interface of a communicator's provider: blocking operations for the communicator's thread,
  * and ways for other threads to end them. The queue, the tickets, the deadline and the wording of
- * errors are comm.c's and comm_run.c's. */
+ * errors are those of comm.c, comm_run.c and comm_failure.c. */
 #ifndef MUSTER_COMM_PROVIDER_H
 #define MUSTER_COMM_PROVIDER_H
 
@@ -23,12 +23,10 @@ struct comm_events {
 	void (*lost)(void *arg, const char *why); /* peers are gone; the provider interrupts itself */
 };
 
-/* Sums to make of the bytes that an exchange receives, and to send and receive. */
+/* The sums of an exchange: what is made of the bytes that it receives, and travels, too. */
 struct comm_sums {
 	const struct comm_transfer *transfers; /* none of 0 bytes */
 	int count;
-	comm_make *make; /* its failure fails the exchange, with its `err` */
-	void *arg;
 };
 
 #define COMM_OF_HOST 1 /* the buffer is host memory, and nothing was done */
@@ -45,14 +43,15 @@ struct comm_provider {
 	 * NULL: all memory is the host's. */
 	int (*attach)(void *state, void *stream, struct err *err);
 	/* An exchange: transfers with other ranks, none of 0 bytes, in three steps. begin() starts
-	 * them, and the receives of `sums` (NULL: none); make() makes sums of what they bring, and
-	 * sends these; finish() waits for the end. Another exchange may begin once this one's sums are
-	 * made. A failure of begin() is reported by a later step. On failure `err` names the missing
-	 * peers; after an interrupt its text is "waiting for …". Buffers may be in use until leave()
-	 * returns. */
+	 * them, and the receives of `sums` (NULL: nothing is summed). With sums, next_run() follows
+	 * until there is no run left: it sends the sums of all bytes before `made`, and waits until the
+	 * *bytes after these have come from every peer; 0: all sums are made, and another exchange may
+	 * begin. finish() waits for the end. A failure of begin() is reported by a later step. On
+	 * failure `err` names the missing peers; after an interrupt its text is "waiting for …".
+	 * Buffers may be in use until leave() returns. */
 	void *(*begin)(void *state, const struct comm_transfer *transfers, int count,
 		const struct comm_sums *sums);
-	int (*make)(void *state, void *exchange, const struct comm_sums *sums, struct err *err);
+	int (*next_run)(void *state, void *exchange, size_t made, size_t *bytes, struct err *err);
 	int (*finish)(void *state, void *exchange, struct err *err);
 	/* On device memory; COMM_OF_HOST where the buffer is the host's. NULL where attach is. */
 	int (*allgather)(void *state, const void *mine, void *all, size_t bytes, struct err *err);

@@ -16,14 +16,15 @@ static void *begin(void *state, const struct comm_transfer *transfers, int count
 	return state;
 }
 
-static int make(void *state, void *exchange, const struct comm_sums *sums, struct err *err)
+static int next_run(void *state, void *exchange, size_t made, size_t *bytes, struct err *err)
 {
-	return err_set(err, "a world of one has no peers");
+	*bytes = 0;
+	return 0;
 }
 
 static int finish(void *state, void *exchange, struct err *err)
 {
-	return make(state, exchange, NULL, err);
+	return err_set(err, "a world of one has no peers");
 }
 
 static void interrupt(void *state) {}
@@ -51,7 +52,7 @@ const struct comm_provider comm_single = {
 	.name = "single",
 	.open = open_state,
 	.begin = begin,
-	.make = make,
+	.next_run = next_run,
 	.finish = finish,
 	.interrupt = interrupt,
 	.check = check,

@@ -187,22 +187,17 @@ static void release_sums(struct comm_tcp *tcp, struct comm_tcp_exchange *exchang
 	pthread_mutex_unlock(&tcp->lock);
 }
 
-static int tcp_make(void *state, void *begun, const struct comm_sums *sums, struct err *err)
+static int tcp_next_run(void *state, void *begun, size_t made, size_t *bytes, struct err *err)
 {
-	struct comm_tcp *tcp = state;
 	struct comm_tcp_exchange *exchange = begun;
-	size_t bytes = 0, end;
-	for (int i = 0; i < exchange->count && bytes == 0; i++)
+	size_t all = 0;
+	for (int i = 0; i < exchange->count && all == 0; i++)
 		if (!exchange->links[i].send && !exchange->links[i].sum)
-			bytes = exchange->links[i].transfer.bytes;
-	for (size_t at = 0; at < bytes; at = end) {
-		end = bytes - at < COMM_CONN_CHUNK ? bytes : at + COMM_CONN_CHUNK;
-		if (wait_for(tcp, exchange, true, end, err) < 0
-			|| sums->make(sums->arg, at, end - at, err) < 0)
-			return -1;
-		release_sums(tcp, exchange, end);
-	}
-	return 0;
+			all = exchange->links[i].transfer.bytes;
+	*bytes = all - made < COMM_CONN_CHUNK ? all - made : COMM_CONN_CHUNK;
+	if (made > 0)
+		release_sums(state, exchange, made);
+	return *bytes ? wait_for(state, exchange, true, made + *bytes, err) : 0;
 }
 
 static int tcp_finish(void *state, void *begun, struct err *err)
@@ -243,7 +238,7 @@ const struct comm_provider comm_tcp = {
 	.name = "tcp",
 	.open = comm_tcp_open,
 	.begin = tcp_begin,
-	.make = tcp_make,
+	.next_run = tcp_next_run,
 	.finish = tcp_finish,
 	.interrupt = comm_tcp_interrupt,
 	.check = tcp_check,

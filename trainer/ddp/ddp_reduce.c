@@ -145,7 +145,7 @@ static comm_ticket reduce_bucket(struct ddp *ddp, struct ddp_job *job, comm_prep
 			.sums = ddp->transfers + behind,
 			.sum_count = sums - behind,
 			.prepare = merge,
-			.make = reduce_segment,
+			.add = reduce_segment,
 			.arg = job });
 }
 

@@ -25,7 +25,7 @@ int add_run(void *arg, size_t first, size_t bytes, struct err *err)
 }
 
 comm_ticket queue_sums(struct comm *comm, struct summing *s, const char *label,
-	comm_prepare *prepare, comm_make *make)
+	comm_prepare *prepare, comm_add *add)
 {
 	struct comm_transfer pieces[2 * WORLD_MAX], sums[2 * WORLD_MAX];
 	size_t bytes = s->size * sizeof *s->numbers;
@@ -49,7 +49,7 @@ comm_ticket queue_sums(struct comm *comm, struct summing *s, const char *label,
 			.sums = sums,
 			.sum_count = count,
 			.prepare = prepare,
-			.make = make,
+			.add = add,
 			.arg = s });
 }
 

@@ -25,8 +25,8 @@ uint64_t number_of(int from, int segment, size_t at);
 /* `numbers` and `received` are malloc'ed, and the caller's. */
 struct summing make_summing(struct comm *comm, size_t size);
 comm_ticket queue_sums(struct comm *comm, struct summing *s, const char *label,
-	comm_prepare *prepare, comm_make *make);
-/* The comm_make of such a sum: its runs must come in order. */
+	comm_prepare *prepare, comm_add *add);
+/* The comm_add of such a sum: its runs must come in order. */
 int add_run(void *arg, size_t first, size_t bytes, struct err *err);
 int verify_sums(const struct summing *s, struct err *err);
 

@@ -238,7 +238,7 @@ static comm_ticket reduce(struct reducing *r)
 			.piece_count = n,
 			.sums = sums,
 			.sum_count = n,
-			.make = add_pieces,
+			.add = add_pieces,
 			.arg = r });
 }
 
