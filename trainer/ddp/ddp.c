@@ -1,11 +1,14 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Runs one step of data parallelism for the training loop: takes each slot's gradients, starts the
- * reduction of a bucket as soon as it is complete, and waits for the results. */
+/* Data parallelism as it is created: what each rank has to sum and to send, the memory for that,
+ * and whether all ranks plan the same. */
 #include "trainer/ddp/ddp.h"
 
+#include <inttypes.h>
 #include <stdlib.h>
+#include <string.h>
 
-#include "common/clock.h"
+#include "common/auto.h"
+#include "common/hash.h"
 #include "common/log.h"
 #include "trainer/ddp/ddp_private.h"
 
@@ -27,13 +30,36 @@ static int alloc_arenas(struct ddp *ddp, struct err *err)
 	return ddp->arenas ? 0 : err_set(err, "ddp: couldn't allocate the gradients: out of memory");
 }
 
+/* Bytes that a rank with this number of pieces sends for one bucket. It sends its pieces of the
+ * segments that it does not own, and its own segment to all others (with zero that is of weights).
+ * A split embedding sends its own segment only once. */
+static size_t bucket_traffic(const struct ddp *ddp, const struct ddp_bucket *bucket, int rank,
+	int pieces)
+{
+	size_t others = (size_t)ddp->plan.world - 1, own;
+
+	if (ddp->cuts && !ddp_bucket_is_of_rows(ddp->table, bucket))
+		others = 0;
+	ddp_segment(bucket, ddp->plan.world, rank, &own);
+	return ((bucket->count - own) * (size_t)pieces + own * others)
+		* (ddp->bf16 ? 2 : sizeof(float));
+}
+
+/* Bytes of the buffers that receive other ranks' pieces. */
+static size_t staging_bytes(const struct ddp *ddp)
+{
+	size_t last = ddp->staging ? (size_t)(ddp->plan.world - 1) * ddp->segment_max : 0;
+
+	return (last + (size_t)ddp->early_pieces * ddp->share) * sizeof(float);
+}
+
 /* Bytes that a rank with this number of pieces sends in a step. */
 static size_t traffic(const struct ddp *ddp, int rank, int pieces)
 {
 	size_t bytes = 0;
 
 	for (int i = 0; i < ddp->bucket_count; i++)
-		bytes += ddp_bucket_traffic(ddp, &ddp->buckets[i], rank, pieces);
+		bytes += bucket_traffic(ddp, &ddp->buckets[i], rank, pieces);
 	return bytes;
 }
 
@@ -70,6 +96,150 @@ static int cut_buckets(struct ddp *ddp, size_t bytes, struct err *err)
 	return 0;
 }
 
+enum {
+	AGREE_SLOTS,
+	AGREE_BUCKET,
+	AGREE_NATIVE,
+	AGREE_BF16,
+	AGREE_ZERO,
+	AGREE_COMM,
+	AGREE_ELEMENTS,
+	AGREE_TENSORS,
+	AGREE_LAYOUT,
+	AGREE_COUNT
+};
+
+static const char *const agree_names[AGREE_COUNT] = {
+	"--slots",
+	"bytes of a bucket",
+	"native reduction",
+	"--grad-dtype bf16",
+	"--zero",
+	"--comm",
+	"elements of the gradients",
+	"number of tensors",
+	"hash of the tensors",
+};
+
+/* A hash of the table's contents, member by member so that padding between them does not count. */
+static uint64_t layout_hash(const struct tensor_table *table)
+{
+	struct hasher *hasher = hasher_create();
+
+	if (!hasher)
+		return 0;
+	for (int i = 0; i < table->count; i++) {
+		const struct tensor *row = &table->rows[i];
+		int64_t numbers[] = { row->dims, row->shape[0], row->shape[1], row->padded[0],
+			row->padded[1], row->layer, (int64_t)row->offset, (int64_t)row->count };
+
+		hasher_add(hasher, row->name, strnlen(row->name, sizeof row->name));
+		hasher_add(hasher, numbers, sizeof numbers);
+	}
+	uint64_t value = hasher_value(hasher).low;
+	hasher_destroy(hasher);
+	return value;
+}
+
+/* Collective: checks that all ranks have the same options and tensors. */
+static int agree(struct ddp *ddp, const struct ddp_config *config, struct err *err)
+{
+	const uint64_t mine[AGREE_COUNT] = {
+		[AGREE_SLOTS] = (uint64_t)config->slots,
+		[AGREE_BUCKET] = config->bucket_bytes,
+		[AGREE_NATIVE] = config->native != 0,
+		[AGREE_BF16] = config->bf16 != 0,
+		[AGREE_ZERO] = config->zero != 0,
+		[AGREE_COMM] = (uint64_t)config->comm,
+		[AGREE_ELEMENTS] = tensor_table_gradients(ddp->table),
+		[AGREE_TENSORS] = (uint64_t)ddp->table->count,
+		[AGREE_LAYOUT] = layout_hash(ddp->table),
+	};
+	AUTO_FREE uint64_t *all = calloc((size_t)ddp->plan.world, sizeof mine);
+
+	if (!all)
+		return err_set(err, "ddp: couldn't compare the ranks: out of memory");
+	if (comm_wait(ddp->comm,
+			comm_allgather(ddp->comm, "the comparison of the ranks", mine, all, sizeof mine), err)
+		< 0)
+		return -1;
+	for (int rank = 1; rank < ddp->plan.world; rank++)
+		for (int i = 0; i < AGREE_COUNT; i++)
+			if (all[rank * AGREE_COUNT + i] != all[i])
+				return err_fail(err, EXIT_USAGE,
+					"ddp: couldn't train together: %s is %" PRIu64 " on rank 0 and %" PRIu64
+					" on rank %d; start all ranks with the same options",
+					agree_names[i], all[i], all[rank * AGREE_COUNT + i], rank);
+	return 0;
+}
+
+/* Where a bucket's pieces are received, and what its job is. */
+static void place_buckets(struct ddp *ddp)
+{
+	const struct ddp_plan *plan = &ddp->plan;
+	size_t count;
+
+	for (int i = 0; i < ddp->bucket_count; i++) {
+		ddp->jobs[i] = (struct ddp_job) { .ddp = ddp, .bucket = &ddp->buckets[i] };
+		ddp_segment(&ddp->buckets[i], plan->world, plan->rank, &count);
+		ddp->segment_max = count > ddp->segment_max ? count : ddp->segment_max;
+		ddp->share_start[i] = ddp->share;
+		ddp->share += count;
+	}
+	for (int rank = 0; rank < plan->world; rank++)
+		for (int number = plan->piece_start[rank];
+			 rank != plan->rank && ddp_plan_is_early(plan, rank, number); number++)
+			ddp->early_place[number] = ddp->early_pieces++;
+}
+
+static int prepare_buckets(struct ddp *ddp, struct err *err)
+{
+	size_t world = (size_t)ddp->plan.world, pieces = (size_t)ddp->plan.piece_start[world],
+		   buckets = (size_t)ddp->bucket_count;
+
+	ddp->jobs = calloc(buckets, sizeof *ddp->jobs);
+	ddp->share_start = calloc(buckets, sizeof *ddp->share_start);
+	ddp->piece_at = calloc(pieces, sizeof *ddp->piece_at);
+	ddp->additions = calloc(pieces, sizeof *ddp->additions);
+	ddp->early_place = calloc(pieces, sizeof *ddp->early_place);
+	/* Room to send to and receive from each other rank, for pieces and for sums; for weights, also
+	 * for the runs between rows that are no parameters. */
+	ddp->transfers = calloc(2 * world * (2 + (ddp->zero ? tensor_table_others(ddp->table) : 0)),
+		sizeof *ddp->transfers);
+	if (!ddp->jobs || !ddp->share_start || !ddp->piece_at || !ddp->additions || !ddp->early_place
+		|| !ddp->transfers)
+		return err_set(err, "ddp: couldn't prepare the buckets: out of memory");
+	tree_additions(ddp->plan.slots, ddp->plan.world, ddp->additions, (int)pieces);
+	place_buckets(ddp);
+	return 0;
+}
+
+/* Allocates the memory that receives other ranks' pieces. */
+static int alloc_staging(struct ddp *ddp, struct err *err)
+{
+	size_t last = (size_t)(ddp->plan.world - 1) * ddp->segment_max * sizeof(float),
+		   early = (size_t)ddp->early_pieces * ddp->share * sizeof(float);
+
+	if (!ddp->segmented)
+		return 0;
+	ddp->staging = ddp->device->alloc(ddp->device, last);
+	if (!ddp->staging)
+		return device_check(ddp->device, err) < 0
+			? -1
+			: err_set(err,
+				"ddp: couldn't allocate %.1f MB to receive pieces of other ranks: out of memory",
+				(double)last * 1e-6);
+	ddp->early = early ? ddp->device->alloc(ddp->device, early) : NULL;
+	if (early && !ddp->early)
+		return device_check(ddp->device, err) < 0
+			? -1
+			: err_set(err,
+				"ddp: couldn't allocate %.1f MB to receive early pieces of other ranks: out of "
+				"memory; a number of ranks that divides --slots needs none",
+				(double)early * 1e-6);
+	return 0;
+}
+
 static int prepare(struct ddp *ddp, const struct ddp_config *config, struct err *err)
 {
 	if (ddp_plan_make(&ddp->plan, config->slots, comm_size(ddp->comm), comm_rank(ddp->comm),
@@ -81,13 +251,11 @@ static int prepare(struct ddp *ddp, const struct ddp_config *config, struct err 
 		return -1;
 	if (ddp->zero && ddp_zero_prepare(ddp, err) < 0)
 		return -1;
-	ddp->jobs = calloc((size_t)ddp->bucket_count, sizeof *ddp->jobs);
-	if (!ddp->jobs)
-		return err_set(err, "ddp: couldn't prepare the buckets: out of memory");
 	ddp->cost = cost_of(ddp);
-	if (ddp_agree(ddp, config, err) < 0 || alloc_arenas(ddp, err) < 0)
+	if (agree(ddp, config, err) < 0 || alloc_arenas(ddp, err) < 0 || prepare_buckets(ddp, err) < 0
+		|| alloc_staging(ddp, err) < 0)
 		return -1;
-	return ddp_reduce_prepare(ddp, err) < 0 || ddp_control_prepare(ddp, err) < 0 ? -1 : 0;
+	return ddp_control_prepare(ddp, err);
 }
 
 static void log_memory(const struct ddp *ddp)
@@ -103,7 +271,7 @@ static void log_memory(const struct ddp *ddp)
 		plan->count == 1 ? "" : "s", plan->pieces, plan->pieces == 1 ? "" : "s", plan->arenas,
 		plan->arenas == 1 ? "" : "s",
 		(double)(tensor_table_gradients(ddp->table) * sizeof(float)) * 1e-6, plan->arenas - 1,
-		(double)ddp_staging_bytes(ddp) * 1e-6);
+		(double)staging_bytes(ddp) * 1e-6);
 	if (ddp->native)
 		log_warn("ddp: with --reduction native the bits of the result depend on the world size%s",
 			ddp->bf16 ? ", and --grad-dtype bf16 rounds the sums on their way" : "");
@@ -186,107 +354,6 @@ int ddp_slot_count(const struct ddp *ddp)
 	return ddp->plan.count;
 }
 
-void ddp_begin(struct ddp *ddp, uint64_t step)
-{
-	comm_place(ddp->comm, step, -1);
-	ddp->step = step;
-	ddp->ended = 0;
-	ddp->travelled = 0;
-	ddp->launched = 0;
-	ddp->last = 0;
-	ddp->settled = false;
-	ddp->waited = 0;
-}
-
-float *ddp_slot_grads(struct ddp *ddp, int slot)
-{
-	return ddp->arenas[ddp->plan.arena_of[slot - ddp->plan.first]];
-}
-
-double *ddp_slot_loss(struct ddp *ddp, int slot)
-{
-	return ddp->figures + (slot - ddp->plan.first);
-}
-
-/* Buckets become complete only with the last slot's gradients. */
-void ddp_ready(void *arg, int layer)
-{
-	struct ddp *ddp = arg;
-
-	if (ddp->ended != ddp->plan.count - 1)
-		return;
-	while (ddp->launched < ddp->bucket_count && ddp->buckets[ddp->launched].layer <= layer)
-		ddp_launch(ddp);
-}
-
-static void launch_rest(struct ddp *ddp)
-{
-	while (ddp->launched < ddp->bucket_count)
-		ddp_launch(ddp);
-}
-
-void ddp_slot_end(struct ddp *ddp, int64_t valid)
-{
-	const struct ddp_plan *plan = &ddp->plan;
-	int slot = ddp->ended, from = slot > 0 ? plan->merge_end[slot - 1] : 0;
-
-	ddp->valid[slot] = valid;
-	ddp->ended++;
-	if (ddp->ended == plan->count) {
-		launch_rest(ddp);
-		return;
-	}
-	for (int i = from; i < plan->merge_end[slot]; i++) {
-		float *left = ddp->arenas[plan->additions[i].left];
-		ddp->ops->add(ddp->ops, left, left, ddp->arenas[plan->additions[i].right],
-			tensor_table_gradients(ddp->table));
-	}
-	if (!ddp->late)
-		ddp_early_launch(ddp, ddp->ended);
-}
-
-void ddp_join_split(struct ddp *ddp, size_t first, size_t end)
-{
-	const struct tensor_table *table = ddp->table;
-	size_t from = table->split_offset, to = from + table->split_count;
-
-	first = first > from ? first : from;
-	end = end < to ? end : to;
-	if (first >= end)
-		return;
-	float *whole = ddp->arenas[0] + first,
-		  *head = ddp->arenas[0] + table->elements + (first - from);
-	ddp->ops->add(ddp->ops, whole, head, whole, end - first);
-}
-
-/* Waits for the reduction where no rank sums by segments, and then adds a split embedding as a
- * whole. */
-static int await_sums(struct ddp *ddp, struct ddp_result *result, struct err *err)
-{
-	double begun = clock_now();
-	int rc = comm_wait(ddp->comm, ddp->last, err);
-
-	ddp->settled = true;
-	result->exposed += clock_now() - begun;
-	if (rc == 0)
-		ddp_join_split(ddp, 0, ddp->table->elements);
-	return rc;
-}
-
-int ddp_finish(struct ddp *ddp, const struct ddp_control *mine, struct ddp_result *result,
-	struct err *err)
-{
-	*result = (struct ddp_result) { .fault_rank = -1, .nonfinite = -1 };
-	if (ddp->ended != ddp->plan.count && !mine->fault)
-		return err_set(err, "ddp: couldn't finish the step: %d of this rank's %d slots have ended",
-			ddp->ended, ddp->plan.count);
-	launch_rest(ddp); /* a faulty rank takes part all the same, or the others would wait for it */
-	result->exposed = ddp->waited;
-	if (!ddp->segmented && await_sums(ddp, result, err) < 0)
-		return -1;
-	return ddp_control_run(ddp, mine, result, err);
-}
-
 const float *ddp_grads(const struct ddp *ddp)
 {
 	return ddp->arenas[0];
@@ -295,7 +362,7 @@ const float *ddp_grads(const struct ddp *ddp)
 size_t ddp_memory(const struct ddp *ddp)
 {
 	return (size_t)ddp->plan.arenas * tensor_table_gradients(ddp->table) * sizeof(float)
-		+ ddp_staging_bytes(ddp);
+		+ staging_bytes(ddp);
 }
 
 struct ddp_cost ddp_cost(const struct ddp *ddp)

@@ -2,9 +2,9 @@
 libtrainer_a_SOURCES += \
 	trainer/ddp/ddp.c trainer/ddp/ddp.h \
 	trainer/ddp/ddp_control.c \
-	trainer/ddp/ddp_early.c \
 	trainer/ddp/ddp_plan.c trainer/ddp/ddp_plan.h \
 	trainer/ddp/ddp_private.h \
-	trainer/ddp/ddp_reduce.c \
+	trainer/ddp/ddp_step.c \
+	trainer/ddp/ddp_sum.c \
 	trainer/ddp/ddp_zero.c
 # End of ddp.mk

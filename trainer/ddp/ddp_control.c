@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The one small all-gather of a step: loss, norm, flags and cross-checks. Every rank folds them in
- * the same order, so that the numbers have the same bits on every rank and at every world size. */
+/* The end of a step, and its one small all-gather: loss, norm, flags and cross-checks. Every rank
+ * folds them in the same order, so that the numbers have the same bits on every rank and at every
+ * world size. */
 #include <inttypes.h>
 #include <math.h>
 #include <stdarg.h>
@@ -8,9 +9,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "common/auto.h"
 #include "common/clock.h"
-#include "common/hash.h"
 #include "trainer/ddp/ddp_private.h"
 
 #define NAMED 4 /* ranks that a list names; the rest are only counted */
@@ -143,60 +142,6 @@ int ddp_control_prepare(struct ddp *ddp, struct err *err)
 		return err_set(err, "ddp: couldn't prepare the control message: out of memory");
 	place_blocks(ddp);
 	return 0;
-}
-
-static void sum_run(struct ddp *ddp, size_t begin, size_t end, double *sums)
-{
-	for (int i = 0; i < ddp->table->count; i++) {
-		const struct tensor *row = &ddp->table->rows[i];
-		size_t from = ddp->block_start[i], to = ddp->block_start[i + 1];
-
-		from = from > begin ? from : begin;
-		to = to < end ? to : end;
-		if (from >= to)
-			continue;
-		size_t first = (from - ddp->block_start[i]) * NORM_BLOCK,
-			   last = (to - ddp->block_start[i]) * NORM_BLOCK;
-		last = last < row->count ? last : row->count;
-		ddp->ops->square_sums(ddp->ops, sums + (from - begin), ddp->arenas[0] + row->offset + first,
-			last - first);
-	}
-}
-
-/* Number of the norm's blocks that lie entirely before an element. */
-static size_t blocks_within(const struct ddp *ddp, size_t element)
-{
-	int i = ddp->table->count;
-
-	while (i > 0 && ddp->table->rows[i - 1].offset > element)
-		i--;
-	if (i == 0)
-		return 0;
-	size_t within = element - ddp->table->rows[i - 1].offset;
-	return within >= ddp->table->rows[i - 1].count ? ddp->block_start[i]
-												   : ddp->block_start[i - 1] + within / NORM_BLOCK;
-}
-
-void ddp_sum_blocks(struct ddp_job *job, size_t end)
-{
-	size_t until = blocks_within(job->ddp, end);
-
-	if (until <= job->next)
-		return;
-	sum_run(job->ddp, job->next, until, job->sums + (job->next - job->blocks->begin));
-	job->next = until;
-}
-
-static void sum_all_blocks(struct ddp *ddp, double *sums)
-{
-	for (size_t i = 0; i < ddp->run_count; i++) {
-		const struct ddp_blocks *run = &ddp->runs[i];
-
-		if (run->rank != ddp->plan.rank)
-			continue;
-		sum_run(ddp, run->begin, run->end, sums);
-		sums += run->end - run->begin;
-	}
 }
 
 /* Folds faults, stop signals and rank 0's save flag. */
@@ -442,43 +387,68 @@ static comm_ticket queue_control(struct ddp *ddp, const char *label)
 		&(struct comm_reduction) { .pieces = ddp->transfers, .piece_count = count });
 }
 
+/* Waits for the operation that was queued last. */
+static int await_last(struct ddp *ddp, struct ddp_result *result, struct err *err)
+{
+	double begun = clock_now();
+	int rc = comm_wait(ddp->comm, ddp->last, err);
+
+	result->exposed += clock_now() - begun;
+	return rc;
+}
+
+/* Where no rank sums by segments: waits for the reduction, and then adds a split embedding, and the
+ * squares, as a whole. */
+static int sum_whole(struct ddp *ddp, struct ddp_result *result, struct err *err)
+{
+	if (ddp->segmented)
+		return 0;
+	int rc = await_last(ddp, result, err);
+	ddp->settled = true;
+	if (rc < 0)
+		return -1;
+	ddp_join_split(ddp, 0, ddp->table->elements);
+	ddp_sum_all_blocks(ddp);
+	return 0;
+}
+
 /* Copies all that the host needs of the device's step at once. This is where a step waits for the
  * device. */
 static int fetch_figures(struct ddp *ddp, struct ddp_result *result, struct err *err)
 {
-	double begun = clock_now();
-
 	if (!device_has_memory(ddp->device))
 		return 0;
-	if (ddp->segmented && comm_wait(ddp->comm, ddp->last, err) < 0)
+	if (ddp->segmented && await_last(ddp, result, err) < 0)
 		return -1;
-	result->exposed += clock_now() - begun;
 	ddp->device->copy_out(ddp->device, losses_of(ddp, ddp->own_message), ddp->figures,
 		figures_bytes(ddp));
 	return device_check(ddp->device, err);
 }
 
-int ddp_control_run(struct ddp *ddp, const struct ddp_control *mine, struct ddp_result *result,
+int ddp_finish(struct ddp *ddp, const struct ddp_control *mine, struct ddp_result *result,
 	struct err *err)
 {
 	char label[64];
 
+	*result = (struct ddp_result) { .fault_rank = -1, .nonfinite = -1 };
+	if (ddp->ended != ddp->plan.count && !mine->fault)
+		return err_set(err, "ddp: couldn't finish the step: %d of this rank's %d slots have ended",
+			ddp->ended, ddp->plan.count);
+	ddp_launch_rest(
+		ddp); /* a faulty rank takes part all the same, or the others would wait for it */
+	result->exposed = ddp->waited;
 	*control_of(ddp, ddp->own_message) = *mine;
-	if (!ddp->segmented)
-		sum_all_blocks(ddp, ddp->figures + ddp->slots_max);
-	if (fetch_figures(ddp, result, err) < 0)
+	if (sum_whole(ddp, result, err) < 0 || fetch_figures(ddp, result, err) < 0)
 		return -1;
 	comm_place(ddp->comm, ddp->step, -1);
 	snprintf(label, sizeof label, "control of step %" PRIu64, ddp->step);
-	double begun = clock_now();
 	ddp->last = queue_control(ddp, label);
-	int rc = comm_wait(ddp->comm, ddp->last, err);
+	int rc = await_last(ddp, result, err);
 	ddp->settled = true;
 	if (rc < 0)
 		return -1;
 	ddp->whole = ddp->last_allgather; /* the weights came before it, even where a faulty rank never
 										 waited for them */
-	result->exposed += clock_now() - begun;
 	fold_flags(ddp, result);
 	if (result->fault)
 		return 0;
@@ -488,82 +458,4 @@ int ddp_control_run(struct ddp *ddp, const struct ddp_control *mine, struct ddp_
 	fold_samples(ddp, result);
 	fold_waits(ddp, result);
 	return cross_check(ddp, err);
-}
-
-/* ---- at creation ---- */
-
-enum {
-	AGREE_SLOTS,
-	AGREE_BUCKET,
-	AGREE_NATIVE,
-	AGREE_BF16,
-	AGREE_ZERO,
-	AGREE_COMM,
-	AGREE_ELEMENTS,
-	AGREE_TENSORS,
-	AGREE_LAYOUT,
-	AGREE_COUNT
-};
-
-static const char *const agree_names[AGREE_COUNT] = {
-	"--slots",
-	"bytes of a bucket",
-	"native reduction",
-	"--grad-dtype bf16",
-	"--zero",
-	"--comm",
-	"elements of the gradients",
-	"number of tensors",
-	"hash of the tensors",
-};
-
-/* A hash of the table's contents, member by member so that padding between them does not count. */
-static uint64_t layout_hash(const struct tensor_table *table)
-{
-	struct hasher *hasher = hasher_create();
-
-	if (!hasher)
-		return 0;
-	for (int i = 0; i < table->count; i++) {
-		const struct tensor *row = &table->rows[i];
-		int64_t numbers[] = { row->dims, row->shape[0], row->shape[1], row->padded[0],
-			row->padded[1], row->layer, (int64_t)row->offset, (int64_t)row->count };
-
-		hasher_add(hasher, row->name, strnlen(row->name, sizeof row->name));
-		hasher_add(hasher, numbers, sizeof numbers);
-	}
-	uint64_t value = hasher_value(hasher).low;
-	hasher_destroy(hasher);
-	return value;
-}
-
-int ddp_agree(struct ddp *ddp, const struct ddp_config *config, struct err *err)
-{
-	const uint64_t mine[AGREE_COUNT] = {
-		[AGREE_SLOTS] = (uint64_t)config->slots,
-		[AGREE_BUCKET] = config->bucket_bytes,
-		[AGREE_NATIVE] = config->native != 0,
-		[AGREE_BF16] = config->bf16 != 0,
-		[AGREE_ZERO] = config->zero != 0,
-		[AGREE_COMM] = (uint64_t)config->comm,
-		[AGREE_ELEMENTS] = tensor_table_gradients(ddp->table),
-		[AGREE_TENSORS] = (uint64_t)ddp->table->count,
-		[AGREE_LAYOUT] = layout_hash(ddp->table),
-	};
-	AUTO_FREE uint64_t *all = calloc((size_t)ddp->plan.world, sizeof mine);
-
-	if (!all)
-		return err_set(err, "ddp: couldn't compare the ranks: out of memory");
-	if (comm_wait(ddp->comm,
-			comm_allgather(ddp->comm, "the comparison of the ranks", mine, all, sizeof mine), err)
-		< 0)
-		return -1;
-	for (int rank = 1; rank < ddp->plan.world; rank++)
-		for (int i = 0; i < AGREE_COUNT; i++)
-			if (all[rank * AGREE_COUNT + i] != all[i])
-				return err_fail(err, EXIT_USAGE,
-					"ddp: couldn't train together: %s is %" PRIu64 " on rank 0 and %" PRIu64
-					" on rank %d; start all ranks with the same options",
-					agree_names[i], all[i], all[rank * AGREE_COUNT + i], rank);
-	return 0;
 }

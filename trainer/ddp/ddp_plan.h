@@ -26,8 +26,7 @@ struct ddp_plan {
 	int arenas;                  /* gradient arenas that the counter needs */
 	int *arena_of;               /* [count] the arena in which slot first + i is trained */
 	struct ddp_merge *additions; /* in order */
-	int *merge_end; /* [count] end of the additions after slot first + i; they begin at the previous
-					   slot's end */
+	int *merge_end; /* [count] end of the additions after slot first + i (ddp_plan_merges) */
 	int pieces;     /* number of this rank's pieces */
 	int piece_arena[TREE_PIECES_MAX];
 	int *piece_start; /* [world + 1] number of a rank's first piece among all */
@@ -40,6 +39,12 @@ struct ddp_plan {
 int ddp_plan_make(struct ddp_plan *plan, int slots, int world, int rank, bool one_piece,
 	struct err *err);
 void ddp_plan_clear(struct ddp_plan *plan);
+
+/* Where the additions after a slot, the rank's slot number `i`, begin. */
+static inline int ddp_plan_merges(const struct ddp_plan *plan, int i)
+{
+	return i > 0 ? plan->merge_end[i - 1] : 0;
+}
 
 /* Whether a piece of `rank`, by its number among all, is complete before that rank's last slot: all
  * but the rank's last piece are. */

@@ -53,8 +53,7 @@ struct ddp {
 	size_t *share_start; /* [bucket_count] where each bucket's segment begins in a share */
 	int *early_place;    /* [all pieces] an early piece's index in `early` */
 	float **piece_at;    /* [all pieces] where each piece lies while a segment is summed */
-	int *additions; /* [all pieces] after each piece, for the ops' tree_reduce; NULL: one addition
-					   after the other */
+	int *additions;      /* [all pieces] after each piece (tree_additions) */
 	struct comm_transfer *transfers; /* of one exchange */
 
 	/* ---- the step ---- */
@@ -80,43 +79,33 @@ struct ddp {
 						own_message where that is the host's */
 };
 
-/* Queues the reduction of the next bucket (ddp_reduce.c). */
-void ddp_launch(struct ddp *ddp);
-/* Allocates the memory of ddp_launch. */
-int ddp_reduce_prepare(struct ddp *ddp, struct err *err);
+/* The step on the training's thread (ddp_step.c). Queues the buckets that are not queued yet. */
+void ddp_launch_rest(struct ddp *ddp);
+/* Appends to ddp->transfers. */
 void ddp_add_transfer(struct ddp *ddp, int *count, int peer, float *at, size_t elements,
 	int receive);
-/* Bytes of the buffers that receive other ranks' pieces. */
-size_t ddp_staging_bytes(const struct ddp *ddp);
 
-/* Queues the exchange of all ranks' early pieces that are complete when `ended` slots of their
- * ranks have ended (ddp_early.c), if it is not queued yet. Every rank calls it at the end of each
- * slot but its last, and for all the rest before its first bucket: so the order of all exchanges is
- * the same on all ranks. */
-void ddp_early_launch(struct ddp *ddp, int ended);
-/* Where a bucket's part of another rank's early piece is received. */
-float *ddp_early_at(const struct ddp *ddp, int number, const struct ddp_bucket *bucket);
-int ddp_early_prepare(struct ddp *ddp, struct err *err);
-/* Bytes that a rank with this number of pieces sends for one bucket. */
-size_t ddp_bucket_traffic(const struct ddp *ddp, const struct ddp_bucket *bucket, int rank,
-	int pieces);
-
+/* The additions (ddp_sum.c): those after the rank's slot number `slot`, of elements [first, first +
+ * count). */
+void ddp_merge_slot(struct ddp *ddp, int slot, size_t first, size_t count);
+/* On the communicator's thread, with a job. Those after the last slot, of the job's bucket: */
+void ddp_merge_bucket(void *job);
+int ddp_merge_alone(void *job, struct err *err);
+/* all pieces of these bytes of this rank's segment, and the squares of the sum: */
+int ddp_add_run(void *job, size_t first_byte, size_t bytes, struct err *err);
+/* Where a piece of `rank`, by its number among all, lies: this rank's own at offset `first` of an
+ * arena; another's part of this rank's segment where it is received. */
+float *ddp_piece_at(const struct ddp *ddp, const struct ddp_bucket *bucket, int rank, int number,
+	size_t first);
 /* Adds the two parts of a split embedding's gradient among elements [first, end): the head's first,
- * as where the embedding is not split (ddp.c). */
+ * as where the embedding is not split. */
 void ddp_join_split(struct ddp *ddp, size_t first, size_t end);
+/* Sums the squares of all of this rank's blocks. */
+void ddp_sum_all_blocks(struct ddp *ddp);
 
 /* Ownership with zero (ddp_zero.c). */
 int ddp_zero_prepare(struct ddp *ddp, struct err *err);
-
-/* The control all-gather (ddp_control.c). prepare allocates. ddp_sum_blocks runs on the
- * communicator's thread: it sums the squares of a segment's blocks that end at or before element
- * `end`, up to which the segment is reduced. run queues the all-gather after the last bucket, and
- * waits for it. */
+/* The control all-gather (ddp_control.c). Allocates. */
 int ddp_control_prepare(struct ddp *ddp, struct err *err);
-void ddp_sum_blocks(struct ddp_job *job, size_t end);
-int ddp_control_run(struct ddp *ddp, const struct ddp_control *mine, struct ddp_result *result,
-	struct err *err);
-/* Collective: checks that all ranks have the same options and tensors. */
-int ddp_agree(struct ddp *ddp, const struct ddp_config *config, struct err *err);
 
 #endif
