@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The callers' side of the communicator: a queue of operations, their tickets, and the one failure
- * that ends everything. A thread that waits for a ticket also watches the deadline and looks for
- * lost peers, since the communicator's own thread is blocked in an operation. */
+/* The callers' side of the communicator: it is opened, waited for and closed. A thread that waits
+ * for a ticket also watches the deadline and looks for lost peers, since the communicator's own
+ * thread is blocked in an operation. */
 #include "config.h"
 
 #include "trainer/comm/comm.h"
@@ -36,80 +36,6 @@ static void on_lost(void *arg, const char *why)
 	pthread_mutex_lock(&comm->lock);
 	comm_record_failure(comm, FAILURE_LOST, EXIT_LOST, why);
 	pthread_mutex_unlock(&comm->lock);
-}
-
-static comm_ticket enqueue(struct comm *comm, struct comm_op *op)
-{
-	if (!op) {
-		comm_fail(comm, FAILURE_FAULT, EXIT_FAULT, "couldn't queue an operation: out of memory");
-		return comm->last;
-	}
-	if (comm->device) {
-		op->device = comm->device;
-		op->event = comm->device->record_event(comm->device);
-	}
-	pthread_mutex_lock(&comm->lock);
-	comm_ticket ticket = op->ticket = ++comm->last;
-	op->step = comm->step;
-	op->bucket = comm->bucket;
-	op->queued = trace_begin(comm->trace);
-	if (comm->tail)
-		comm->tail->next = op;
-	else
-		comm->head = op;
-	comm->tail = op;
-	pthread_cond_signal(&comm->wake);
-	pthread_mutex_unlock(&comm->lock);
-	return ticket;
-}
-
-comm_ticket comm_exchange(struct comm *comm, const char *label,
-	const struct comm_transfer *transfers, int count, comm_work *work, void *arg)
-{
-	return enqueue(comm,
-		comm_op_exchange(comm->rank, comm->size, label, transfers, count, work, arg));
-}
-
-comm_ticket comm_reduce(struct comm *comm, const char *label,
-	const struct comm_reduction *reduction)
-{
-	return enqueue(comm, comm_op_reduce(comm->rank, comm->size, label, reduction));
-}
-
-comm_ticket comm_allgather(struct comm *comm, const char *label, const void *mine, void *all,
-	size_t bytes)
-{
-	return enqueue(comm, comm_op_allgather(comm->rank, comm->size, label, mine, all, bytes));
-}
-
-comm_ticket comm_allreduce(struct comm *comm, const char *label, float *buffer, size_t count)
-{
-	return enqueue(comm, comm_op_allreduce(comm->rank, comm->size, label, buffer, count));
-}
-
-comm_ticket comm_allreduce_bf16(struct comm *comm, const char *label, float *buffer, size_t count)
-{
-	return enqueue(comm, comm_op_allreduce_bf16(comm->rank, comm->size, label, buffer, count));
-}
-
-comm_ticket comm_broadcast(struct comm *comm, const char *label, void *buffer, size_t bytes,
-	int root)
-{
-	return enqueue(comm, comm_op_broadcast(comm->rank, comm->size, label, buffer, bytes, root));
-}
-
-comm_ticket comm_call(struct comm *comm, const char *label, comm_work *work, void *arg)
-{
-	return enqueue(comm, comm_op_exchange(comm->rank, comm->size, label, NULL, 0, work, arg));
-}
-
-comm_ticket comm_mark(struct comm *comm, const char *label)
-{
-	struct comm_op *op = comm_op_exchange(comm->rank, comm->size, label, NULL, 0, NULL, NULL);
-
-	if (op)
-		op->operation = "ready";
-	return enqueue(comm, op);
 }
 
 void comm_place(struct comm *comm, uint64_t step, int bucket)

@@ -1,15 +1,51 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The state of a communicator, shared by comm.c, where threads queue and wait, comm_run.c, the
- * thread that runs what is queued, and comm_failure.c, which words the failure. Each calls only
- * those after it. */
+/* The state of a communicator, shared by comm.c, where threads open, wait and close;
+ * comm_collective.c, which composes collectives; comm_run.c, where operations are queued and run;
+ * and comm_failure.c, which words the failure. Each calls only those after it. */
 #ifndef MUSTER_COMM_PRIVATE_H
 #define MUSTER_COMM_PRIVATE_H
 
 #include <pthread.h>
 
-#include "trainer/comm/comm_op.h"
+#include "trainer/comm/comm.h"
 #include "trainer/comm/comm_provider.h"
 #include "trainer/ops/device.h"
+
+/* How far an operation has come. */
+enum comm_op_state { COMM_OP_QUEUED, COMM_OP_BEGUN, COMM_OP_SUMMED };
+
+/* One queued operation: a call, an exchange, a reduction, or a collective that is composed of
+ * exchanges. */
+struct comm_op {
+	struct comm_op *next;
+	comm_ticket ticket;
+	const char *operation;
+	char label[64];
+	enum comm_op_state state;
+	/* A collective's; NULL: its transfers are one exchange. */
+	int (*run)(struct comm *comm, struct comm_op *op, struct err *err);
+	comm_work *work;
+	struct device *device; /* whose memory may hold the buffers; NULL: none */
+	uint64_t event;        /* after what was queued on the device before this operation */
+	bool reduction;        /* may begin before the operations ahead of it have ended */
+	comm_prepare *prepare; /* NULL: nothing to do */
+	comm_add *add;         /* NULL: nothing is summed */
+	void *arg;             /* for work, prepare and add */
+	struct comm_sums sums;
+	void *exchange; /* the provider's, from its begin to its finish; NULL: none */
+	int root;
+	const void *source;
+	void *buffer;
+	void *scratch; /* owned; the provider may use a part of it until it has left */
+	size_t bytes;
+	uint64_t sent; /* bytes since the last traced part; a sum counts as sent once it is made */
+	uint64_t step; /* that it belongs to */
+	int bucket;    /* that it belongs to; -1: none */
+	double queued; /* clock_now() when operations are traced, else 0 */
+	int count;
+	struct comm_transfer
+		transfers[]; /* copied, or composed as it runs; those of the sums come last */
+};
 
 enum failure { FAILURE_NONE, FAILURE_DEADLINE, FAILURE_LOST, FAILURE_ABORT, FAILURE_FAULT };
 
@@ -44,11 +80,15 @@ struct comm {
 	struct err error; /* of the failure; complete once `left` */
 };
 
-/* Notes that this rank's own device has not reached the running operation: no peer is late, and
- * nothing is communicated yet. */
+/* comm_run.c. Notes that this rank's own device has not reached the running operation: no peer is
+ * late, and nothing is communicated yet. */
 void comm_note_computing(void *comm);
 
-/* The body of the communicator's thread (comm_run.c); its argument is the communicator. */
+/* Queues a copy of an operation, with room for so many transfers. */
+comm_ticket comm_queue(struct comm *comm, const char *label, int room, const struct comm_op *op);
+/* One that has failed, only after the provider has left. */
+void comm_op_free(struct comm_op *op);
+/* The body of the communicator's thread; its argument is the communicator. */
 void *comm_run(void *comm);
 
 /* The failure (comm_failure.c). With the lock held, but for comm_fail. Only the first one counts;

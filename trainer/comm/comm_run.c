@@ -1,12 +1,15 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The communicator's thread. It takes the queued operations in order through three states:
+/* The queue of operations, and the communicator's thread, which takes them in order through three
+ * states:
  *
  *     begin    waits for the device, prepares what is sent, starts the transfers
  *     sum      a reduction: adds each run of bytes that has come from all peers; the sum of a run
  *              travels while the next run comes
- *     finish   waits for the end of the transfers; composed operations make theirs here
+ *     finish   waits for the end of the transfers; collectives make theirs here
  *
  * Once a reduction is summed, the reductions behind it begin, though its sums still travel. */
+#include "trainer/comm/comm.h"
+
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -16,6 +19,131 @@
 #include "trainer/telemetry/trace.h"
 
 #define SETTLE_LOOK 5e-5 /* seconds between two looks at a device */
+
+/* ---- the queue ---- */
+
+static struct comm_op *copy_op(const char *label, int room, const struct comm_op *op)
+{
+	struct comm_op *copy = calloc(1, sizeof *copy + (size_t)room * sizeof copy->transfers[0]);
+
+	if (!copy)
+		return NULL;
+	*copy = *op;
+	snprintf(copy->label, sizeof copy->label, "%s", label);
+	return copy;
+}
+
+void comm_op_free(struct comm_op *op)
+{
+	free(op->scratch);
+	free(op);
+}
+
+/* NULL: there was no memory for it. */
+static comm_ticket enqueue(struct comm *comm, struct comm_op *op)
+{
+	if (!op) {
+		comm_fail(comm, FAILURE_FAULT, EXIT_FAULT, "couldn't queue an operation: out of memory");
+		return comm->last;
+	}
+	if (comm->device) {
+		op->device = comm->device;
+		op->event = comm->device->record_event(comm->device);
+	}
+	pthread_mutex_lock(&comm->lock);
+	comm_ticket ticket = op->ticket = ++comm->last;
+	op->step = comm->step;
+	op->bucket = comm->bucket;
+	op->queued = trace_begin(comm->trace);
+	if (comm->tail)
+		comm->tail->next = op;
+	else
+		comm->head = op;
+	comm->tail = op;
+	pthread_cond_signal(&comm->wake);
+	pthread_mutex_unlock(&comm->lock);
+	return ticket;
+}
+
+comm_ticket comm_queue(struct comm *comm, const char *label, int room, const struct comm_op *op)
+{
+	return enqueue(comm, copy_op(label, room, op));
+}
+
+/* Leaves out those of 0 bytes. Returns the number of the others. */
+static int copy_transfers(struct comm_transfer *to, const struct comm_transfer *from, int count)
+{
+	int copied = 0;
+
+	for (int i = 0; i < count; i++)
+		if (from[i].bytes > 0)
+			to[copied++] = from[i];
+	return copied;
+}
+
+comm_ticket comm_reduce(struct comm *comm, const char *label,
+	const struct comm_reduction *reduction)
+{
+	struct comm_op *op = copy_op(label, reduction->piece_count + reduction->sum_count,
+		&(struct comm_op) { .operation = "exchange",
+			.reduction = true,
+			.prepare = reduction->prepare,
+			.add = reduction->add,
+			.arg = reduction->arg });
+
+	if (op) {
+		op->count = copy_transfers(op->transfers, reduction->pieces, reduction->piece_count);
+		struct comm_transfer *sums = op->transfers + op->count;
+		op->sums = (struct comm_sums) { .transfers = sums,
+			.count = copy_transfers(sums, reduction->sums, reduction->sum_count) };
+	}
+	return enqueue(comm, op);
+}
+
+comm_ticket comm_exchange(struct comm *comm, const char *label,
+	const struct comm_transfer *transfers, int count, comm_work *work, void *arg)
+{
+	struct comm_op *op = copy_op(label, count,
+		&(struct comm_op) { .operation = count ? "exchange" : "call", .work = work, .arg = arg });
+
+	if (op)
+		op->count = copy_transfers(op->transfers, transfers, count);
+	return enqueue(comm, op);
+}
+
+comm_ticket comm_call(struct comm *comm, const char *label, comm_work *work, void *arg)
+{
+	return comm_exchange(comm, label, NULL, 0, work, arg);
+}
+
+comm_ticket comm_mark(struct comm *comm, const char *label)
+{
+	return comm_queue(comm, label, 0, &(struct comm_op) { .operation = "ready" });
+}
+
+/* Bytes of all buffers of an operation whose turn has come. For an all-gather op->bytes is one
+ * rank's part; an exchange has only its transfers, and a collective has none yet. */
+static size_t bytes_of(const struct comm *comm, const struct comm_op *op)
+{
+	size_t bytes = op->bytes;
+
+	if (strcmp(op->operation, "all-gather") == 0)
+		return bytes * (size_t)comm->size;
+	for (int i = 0; i < op->count + op->sums.count; i++)
+		bytes += op->transfers[i].bytes;
+	return bytes;
+}
+
+/* -1 where a transfer's peer does not exist or is this rank. */
+static int check_peers(const struct comm *comm, const struct comm_op *op, struct err *err)
+{
+	for (int i = 0; i < op->count + op->sums.count; i++)
+		if (op->transfers[i].peer < 0 || op->transfers[i].peer >= comm->size
+			|| op->transfers[i].peer == comm->rank)
+			return err_set(err, "rank %d can't exchange with rank %d of %d", comm->rank,
+				op->transfers[i].peer, comm->size);
+	return 0;
+}
 
 /* ---- traces ---- */
 
@@ -76,7 +204,7 @@ static void begin(struct comm *comm, struct comm_op *op)
 		op->prepare(op->arg);
 		trace_part(comm, op, "add", 0);
 	}
-	if (op->count + op->sums.count == 0 || comm_op_check(op, &later) < 0)
+	if (op->count + op->sums.count == 0 || check_peers(comm, op, &later) < 0)
 		return;
 	count_sent(op, op->transfers, op->count, SIZE_MAX);
 	op->exchange =
@@ -150,9 +278,9 @@ static int settle(struct comm *comm, struct comm_op *op, struct err *err)
 static int end_transfers(struct comm *comm, struct comm_op *op, struct err *err)
 {
 	if (op->run)
-		return op->run(op, comm->provider, comm->state, err);
+		return op->run(comm, op, err);
 	return op->exchange ? comm->provider->finish(comm->state, op->exchange, err)
-						: comm_op_check(op, err);
+						: check_peers(comm, op, err);
 }
 
 static enum failure finish(struct comm *comm, struct comm_op *op, struct err *err)
@@ -183,13 +311,13 @@ static enum failure run_op(struct comm *comm, struct comm_op *op, struct err *er
 	return finish(comm, op, err);
 }
 
-/* ---- the queue ---- */
+/* ---- the thread ---- */
 
 static void enter(struct comm *comm, const struct comm_op *op)
 {
 	comm->now = (struct flight_operation) { .step = op->step,
 		.bucket = op->bucket,
-		.bytes = comm_op_bytes(op) };
+		.bytes = bytes_of(comm, op) };
 	memcpy(comm->now.label, op->label, sizeof op->label);
 	snprintf(comm->now.operation, sizeof comm->now.operation, "%s", op->operation);
 	comm->now.entered = comm->progress = clock_now();
