@@ -76,20 +76,6 @@ void tree_counter_push(struct tree_counter *counter, struct tree_node node, int 
 	}
 }
 
-void tree_reduce(int slots, int world, tree_add *add, void *arg)
-{
-	struct tree_counter counter = { .slots = slots };
-	int number = 0;
-
-	for (int rank = 0; rank < world; rank++) {
-		struct tree_node pieces[TREE_PIECES_MAX];
-		int count = tree_pieces(slots, world, rank, pieces);
-
-		for (int i = 0; i < count; i++)
-			tree_counter_push(&counter, pieces[i], number++, add, arg);
-	}
-}
-
 struct merge_count {
 	int *additions;
 	int most, number;

@@ -32,18 +32,14 @@ struct tree_counter {
 	int tags[TREE_PIECES_MAX];
 };
 
-/* Called for each addition above the ranks' pieces, operands before their use: piece `right` is
- * added to piece `left`, which then holds the result. Pieces are numbered from left to right over
- * all ranks. The final result is in piece 0. */
-typedef void tree_add(void *arg, int left, int right);
-void tree_reduce(int slots, int world, tree_add *add, void *arg);
-
-/* The same additions for a stack: push piece n, then add the two topmost entries additions[n]
- * times, the lower one first. Writes at most `most` entries; returns the number of pieces. */
+/* The additions above the ranks' pieces, which are numbered from left to right over all ranks, for
+ * a stack: push piece n, then add the two topmost entries additions[n] times, the lower one first.
+ * Writes at most `most` entries; returns the number of pieces. */
 int tree_additions(int slots, int world, int *additions, int most);
 
-/* Pushes the node that follows the last one. `add` is called with the tags of each merge that this
- * completes. */
+/* Pushes the node that follows the last one. `add` is called for each addition that this completes,
+ * with the tags: node `right` is added to node `left`, which then holds the result. */
+typedef void tree_add(void *arg, int left, int right);
 void tree_counter_push(struct tree_counter *counter, struct tree_node node, int tag, tree_add *add,
 	void *arg);
 

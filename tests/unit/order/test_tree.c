@@ -9,7 +9,7 @@
 
 #include <cmocka.h>
 
-#include "order/tree.h"
+#include "tests/unit/order/tree_play.h"
 
 #define SLOTS 128
 
@@ -125,44 +125,11 @@ static void test_combine_is_the_tree(void **state)
 					all[total++] = sums[counter.tags[i]];
 				}
 			}
-			tree_reduce(slots, world, add, all);
+			assert_int_equal(tree_additions(slots, world, NULL, 0), total);
+			assert_int_equal(tree_play(slots, world, add, all), 1);
 			assert_true(all[0] == root);
 		}
 	}
-}
-
-struct additions {
-	int left[SLOTS], right[SLOTS], count;
-};
-
-static void note(void *arg, int left, int right)
-{
-	struct additions *a = arg;
-	a->left[a->count] = left;
-	a->right[a->count++] = right;
-}
-
-/* A stack that is told how many to merge makes the same additions in the same order. */
-static void test_merges_are_the_additions(void **state)
-{
-	for (int slots = 1; slots <= SLOTS; slots++)
-		for (int world = 1; world <= slots; world++) {
-			struct additions expected = { 0 };
-			int additions[SLOTS], stack[SLOTS], depth = 0, at = 0;
-			int pieces = tree_additions(slots, world, additions, SLOTS);
-
-			tree_reduce(slots, world, note, &expected);
-			assert_int_equal(tree_additions(slots, world, NULL, 0), pieces);
-			for (int n = 0; n < pieces; n++) {
-				stack[depth++] = n;
-				for (int k = 0; k < additions[n]; k++, depth--, at++) {
-					assert_int_equal(stack[depth - 1], expected.right[at]);
-					assert_int_equal(stack[depth - 2], expected.left[at]);
-				}
-			}
-			assert_int_equal(at, expected.count);
-			assert_int_equal(depth, 1);
-		}
 }
 
 /* A power of two of slots a rank, out of a power of two: one piece each, the bytes of a ring. */
@@ -193,7 +160,7 @@ static void test_largest_fits(void **state)
 			assert_in_range(count, 1, TREE_PIECES_MAX);
 			pieces_count += count;
 		}
-		tree_reduce(TREE_SLOTS_MAX, worlds[i], count_add, &additions);
+		assert_int_equal(tree_play(TREE_SLOTS_MAX, worlds[i], count_add, &additions), 1);
 		assert_int_equal(additions, pieces_count - 1);
 	}
 }
@@ -204,7 +171,6 @@ int main(void)
 		cmocka_unit_test(test_slots_are_contiguous),
 		cmocka_unit_test(test_pieces_are_maximal),
 		cmocka_unit_test(test_combine_is_the_tree),
-		cmocka_unit_test(test_merges_are_the_additions),
 		cmocka_unit_test(test_one_piece_where_it_divides),
 		cmocka_unit_test(test_largest_fits),
 	};

@@ -53,7 +53,7 @@ tests_unit_test_cuda_adamw_SOURCES = tests/unit/trainer/cuda/kernels/test_cuda_a
 tests_unit_test_cuda_adamw_LDADD = $(shim_LIBS) $(trainer_LIBS)
 unit_tests += tests/unit/test_cuda_tree_reduce
 tests_unit_test_cuda_tree_reduce_SOURCES = tests/unit/trainer/cuda/kernels/test_cuda_tree_reduce.c \
-	$(kernel_fixture)
+	tests/unit/order/tree_play.h $(kernel_fixture)
 tests_unit_test_cuda_tree_reduce_LDADD = $(shim_LIBS) $(trainer_LIBS)
 unit_tests += tests/unit/test_cuda_embedding
 tests_unit_test_cuda_embedding_SOURCES = tests/unit/trainer/cuda/kernels/test_cuda_embedding.c \
@@ -94,7 +94,7 @@ tests_unit_test_gpu_adamw_SOURCES = tests/unit/trainer/cuda/kernels/test_cuda_ad
 tests_unit_test_gpu_adamw_LDADD = $(gpu_LIBS) $(trainer_LIBS)
 unit_tests += tests/unit/test_gpu_tree_reduce
 tests_unit_test_gpu_tree_reduce_SOURCES = tests/unit/trainer/cuda/kernels/test_cuda_tree_reduce.c \
-	$(kernel_fixture)
+	tests/unit/order/tree_play.h $(kernel_fixture)
 tests_unit_test_gpu_tree_reduce_LDADD = $(gpu_LIBS) $(trainer_LIBS)
 unit_tests += tests/unit/test_gpu_embedding
 tests_unit_test_gpu_embedding_SOURCES = tests/unit/trainer/cuda/kernels/test_cuda_embedding.c \

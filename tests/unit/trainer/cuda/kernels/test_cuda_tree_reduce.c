@@ -3,7 +3,7 @@
  * one. */
 #include "config.h"
 
-#include "order/tree.h"
+#include "tests/unit/order/tree_play.h"
 #include "tests/unit/trainer/cuda/kernels/kernel_fixture.h"
 #include "tests/unit/trainer/ops/ops_fixture.h"
 #include "trainer/cuda/kernels/tree_reduce.h"
@@ -54,7 +54,7 @@ static void check(int slots, int world, size_t count, int shift)
 		on_host.at[n] = all + (size_t)n * count;
 	}
 	kernel_run(run, &c);
-	tree_reduce(slots, world, add_piece, &on_host);
+	tree_play(slots, world, add_piece, &on_host);
 	fixture_same_bits("out", kernel_result(c.out), all, count * 4);
 	kernel_done();
 }
