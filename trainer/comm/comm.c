@@ -223,16 +223,18 @@ static void free_comm(struct comm *comm)
 	free(comm);
 }
 
-static struct comm *alloc_comm(const struct ident *ident, double deadline)
+static struct comm *alloc_comm(const struct comm_provider *provider, const struct ident *ident,
+	double deadline)
 {
 	struct comm *comm = calloc(1, sizeof *comm);
 
 	if (!comm)
 		return NULL;
-	comm->rank = ident->rank;
-	comm->size = ident->world_size;
-	comm->deadline = deadline;
-	comm->bucket = -1;
+	*comm = (struct comm) { .provider = provider,
+		.rank = ident->rank,
+		.size = ident->world_size,
+		.deadline = deadline,
+		.bucket = -1 };
 	pthread_mutex_init(&comm->lock, NULL);
 	pthread_cond_init(&comm->wake, NULL);
 	deadline_condition(&comm->settled);
@@ -271,13 +273,11 @@ struct comm *comm_open(const struct ident *ident, struct rdzv *rdzv, const char 
 struct comm *comm_open_over(const struct comm_provider *chosen, const struct ident *ident,
 	struct rdzv *rdzv, double deadline, struct err *err)
 {
-	struct comm *comm = alloc_comm(ident, deadline);
+	struct comm *comm = alloc_comm(chosen, ident, deadline);
 	if (!comm) {
 		err_set(err, "comm: couldn't open a communicator: out of memory");
 		return NULL;
 	}
-	comm->provider = chosen;
-
 	/* Threads inherit the signal mask: blocked here, signals are blocked in the provider's threads,
 	 * too. */
 	sigset_t before;

@@ -229,13 +229,13 @@ static enum failure sum(struct comm *comm, struct comm_op *op, struct err *err)
 	return FAILURE_NONE;
 }
 
-/* The operation behind another; NULL: there is none yet. Only this thread removes any. */
+/* The reduction behind another; NULL: there is none yet. Only this thread removes any. */
 static struct comm_op *behind(struct comm *comm, const struct comm_op *op)
 {
 	pthread_mutex_lock(&comm->lock);
-	struct comm_op *next = comm->failure == FAILURE_NONE ? op->next : NULL;
+	struct comm_op *next = comm->failure == FAILURE_NONE && op->reduction ? op->next : NULL;
 	pthread_mutex_unlock(&comm->lock);
-	return next;
+	return next && next->reduction ? next : NULL;
 }
 
 /* Begins the reductions behind one that is summed, up to and including the first that sums, too. */
@@ -243,8 +243,7 @@ static void begin_behind(struct comm *comm, struct comm_op *running)
 {
 	struct comm_op *op = running;
 
-	while (
-		op->reduction && op->state == COMM_OP_SUMMED && (op = behind(comm, op)) && op->reduction) {
+	while (op->state == COMM_OP_SUMMED && (op = behind(comm, op))) {
 		if (op->state == COMM_OP_QUEUED && op->prepare)
 			trace_transfers(comm, running);
 		begin(comm, op);

@@ -286,15 +286,15 @@ struct ddp *ddp_create(struct comm *comm, struct ops *ops, const struct tensor_t
 		err_set(err, "ddp: couldn't begin: out of memory");
 		return NULL;
 	}
-	ddp->comm = comm;
-	ddp->ops = ops;
-	ddp->device = ops->device;
-	ddp->table = table;
-	ddp->native = config->native != 0;
-	ddp->bf16 = config->bf16 != 0;
-	ddp->zero = config->zero != 0;
-	ddp->alone = config->comm == DDP_COMM_NONE;
-	ddp->late = config->late != 0;
+	*ddp = (struct ddp) { .comm = comm,
+		.ops = ops,
+		.device = ops->device,
+		.table = table,
+		.native = config->native != 0,
+		.bf16 = config->bf16 != 0,
+		.zero = config->zero != 0,
+		.alone = config->comm == DDP_COMM_NONE,
+		.late = config->late != 0 };
 	if (prepare(ddp, config, err) < 0) {
 		ddp_destroy(ddp);
 		return NULL;
