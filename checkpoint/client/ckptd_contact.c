@@ -14,7 +14,6 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#include "checkpoint/protocol/ckptd_attach.h"
 #include "checkpoint/protocol/ckptd_socket.h"
 #include "common/auto.h"
 #include "common/clock.h"

@@ -3,7 +3,47 @@
 #ifndef MUSTER_CKPTD_ATTACH_H
 #define MUSTER_CKPTD_ATTACH_H
 
-#include "checkpoint/protocol/ckptd_proto.h"
+#include <stddef.h>
+#include <stdint.h>
+
+#include "checkpoint/format/safetensors.h"
+#include "checkpoint/format/snapshot.h"
+#include "checkpoint/format/snapshot_memory.h"
+#include "checkpoint/protocol/ckptd_fields.h"
+#include "common/err.h"
+
+struct ckptd_tensor {
+	const char *name;
+	enum safetensors_dtype dtype;
+	int dims;
+	int64_t shape[SAFETENSORS_DIMS];
+	int64_t writer;
+	int64_t offset; /* in a buffer, in bytes; or CKPTD_NO_OFFSET */
+};
+
+struct ckptd_slice {
+	int64_t tensor; /* index into the tensors */
+	int64_t first, count;
+	int64_t writer;
+	int64_t offset[SNAPSHOT_STATES]; /* in a buffer, in bytes; all or none are CKPTD_NO_OFFSET */
+};
+
+struct ckptd_attach {
+	const char *token, *path;
+	int64_t attempt, world_size;
+	uint64_t seed;
+	const char *config, *numerics, *model;
+	int64_t part, parts, shard_size;
+	int64_t keep_last, keep_every, keep_best;
+	int64_t buffers, buffer_bytes, umask;
+	const char *host; /* of part 0 when there are several, else NULL */
+	int64_t port;
+	const char *secret; /* of part 0 when there are several, else NULL */
+	const char *first;  /* of parts other than 0, else NULL */
+	struct ckptd_tensor *tensors;
+	struct ckptd_slice *slices;
+	size_t tensor_count, slice_count;
+};
 
 /* Checks what single members can't show: every tensor and slice is in the buffer, aligned, and a
  * slice is in its tensor; names, parts and addresses are consistent. 0, or -1 with status

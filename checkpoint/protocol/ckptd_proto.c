@@ -6,8 +6,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "checkpoint/protocol/ckptd_attach.h"
-#include "checkpoint/protocol/ckptd_fields.h"
 #include "common/bytes.h"
 
 #define AT(type, member) .offset = offsetof(struct type, member)
