@@ -29,8 +29,7 @@
 /* A save that did not become durable. */
 struct failure {
 	struct failure *next;
-	int64_t step;
-	struct err err;
+	struct save_result result;
 };
 
 struct muster_ckpt {
@@ -55,19 +54,18 @@ struct muster_ckpt {
 static struct failure *find_failure(struct muster_ckpt *ckpt, int64_t step)
 {
 	struct failure *failure = ckpt->failures;
-	while (failure && failure->step != step)
+	while (failure && failure->result.step != step)
 		failure = failure->next;
 	return failure;
 }
 
 /* Failures are kept here, since the client knows only the last few saves. */
-static void add_failure(struct muster_ckpt *ckpt, const struct ckptd_event *event)
+static void add_failure(struct muster_ckpt *ckpt, const struct save_result *result)
 {
 	struct failure *failure = malloc(sizeof *failure);
 	if (!failure)
 		return;
-	*failure = (struct failure) { .next = ckpt->failures, .step = event->step };
-	err_fail(&failure->err, event->status, "%s", event->text);
+	*failure = (struct failure) { .next = ckpt->failures, .result = *result };
 	ckpt->failures = failure;
 }
 
@@ -81,24 +79,29 @@ static void drop_failure(struct muster_ckpt *ckpt, int64_t step)
 	free(found);
 }
 
-static void take_event(void *arg, const struct ckptd_event *event)
+static void take_result(void *arg, const struct save_result *result)
 {
 	struct muster_ckpt *ckpt = arg;
 	pthread_mutex_lock(&ckpt->lock);
-	if (event->type == CKPTD_DURABLE)
-		ckpt->durable = event->step;
-	else if (event->type == CKPTD_FAILED && ckpt->begun == event->step)
+	if (result->outcome == SAVE_DURABLE)
+		ckpt->durable = result->step;
+	else if (result->outcome == SAVE_FAILED && ckpt->begun == result->step)
 		ckpt->begun = ckpt->durable;
-	if (event->type == CKPTD_FAILED)
-		add_failure(ckpt, event);
+	if (result->outcome == SAVE_FAILED)
+		add_failure(ckpt, result);
 	pthread_mutex_unlock(&ckpt->lock);
-	if (event->type == CKPTD_FAILED)
-		log_error("checkpoint: couldn't save step %" PRId64 ": %s", event->step, event->text);
-	else if (event->type == CKPTD_DURABLE)
-		log_info("checkpoint: step %" PRId64 " is durable: %.1f MB in %.2f s", event->step,
-			(double)event->bytes * 1e-6, event->seconds);
-	else if (event->type != CKPTD_WRITTEN)
-		log_warn("checkpoint: %s", event->text);
+	if (result->outcome == SAVE_FAILED)
+		log_error("checkpoint: couldn't save step %" PRId64 ": %s", result->step, result->err.text);
+	else if (result->outcome == SAVE_DURABLE)
+		log_info("checkpoint: step %" PRId64 " is durable: %.1f MB in %.2f s", result->step,
+			(double)result->bytes * 1e-6, result->seconds);
+}
+
+static void tell_lost(void *arg, bool gone, const char *text)
+{
+	(void)arg;
+	(void)gone;
+	log_warn("checkpoint: %s", text);
 }
 
 static int make_memory(struct muster_ckpt *ckpt, struct err *err)
@@ -150,7 +153,8 @@ static int open_stages(struct muster_ckpt *ckpt, const char *path, struct err *e
 		.snapshot = &ckpt->snapshot,
 		.retention = ckpt->plan.retention,
 		.timeout = START_SECONDS,
-		.event = take_event,
+		.ended = take_result,
+		.lost = tell_lost,
 		.arg = ckpt };
 	ckpt->client = ckptd_client_open(&service, err);
 	return ckpt->client ? 0 : -1;
@@ -164,7 +168,7 @@ static void release(struct muster_ckpt *ckpt)
 	plan_release(&ckpt->plan);
 	free(ckpt->config_json);
 	while (ckpt->failures)
-		drop_failure(ckpt, ckpt->failures->step);
+		drop_failure(ckpt, ckpt->failures->result.step);
 	pthread_mutex_destroy(&ckpt->lock);
 	free(ckpt);
 }
@@ -267,7 +271,7 @@ static bool has_failed(struct muster_ckpt *ckpt, int64_t step, struct err *err)
 	pthread_mutex_lock(&ckpt->lock);
 	const struct failure *failure = find_failure(ckpt, step);
 	if (failure)
-		*err = failure->err;
+		*err = failure->result.err;
 	pthread_mutex_unlock(&ckpt->lock);
 	return failure;
 }

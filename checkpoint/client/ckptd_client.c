@@ -45,35 +45,20 @@ struct ckptd_client {
 
 /* ---- the ends of saves, with the lock held ---- */
 
-/* Called with the lock held; releases it during the callback, which may take its time. */
-static void emit(struct ckptd_client *client, struct ckptd_event event)
-{
-	pthread_mutex_unlock(&client->lock);
-	if (client->plan.event)
-		client->plan.event(client->plan.arg, &event);
-	pthread_mutex_lock(&client->lock);
-}
-
-/* The event comes before the change of state, so that a waiter finds the event already reported. */
+/* Called with the lock held; releases it during the callback, which may take its time. The callback
+ * comes before the change of state, so that a waiter finds the result already reported. */
 static void end_entry(struct ckptd_client *client, struct ckptd_entry *entry,
-	enum ckptd_entry_state state, uint64_t bytes, const struct err *err)
+	struct save_result result)
 {
-	static const enum ckptd_event_type types[] = { [ENTRY_WRITTEN] = CKPTD_WRITTEN,
-		[ENTRY_DURABLE] = CKPTD_DURABLE,
-		[ENTRY_FAILED] = CKPTD_FAILED };
-	struct err copy = { .text = "" };
-	if (err)
-		entry->err = copy = *err;
-	if (state == ENTRY_DURABLE)
+	result.step = entry->step.step;
+	result.seconds = clock_now() - entry->since;
+	if (result.outcome == SAVE_DURABLE)
 		log_progress();
-	emit(client,
-		(struct ckptd_event) { .type = types[state],
-			.step = entry->step.step,
-			.bytes = bytes,
-			.seconds = clock_now() - entry->since,
-			.status = copy.status,
-			.text = copy.text });
-	entry->state = state;
+	pthread_mutex_unlock(&client->lock);
+	if (client->plan.ended)
+		client->plan.ended(client->plan.arg, &result);
+	pthread_mutex_lock(&client->lock);
+	entry->result = result;
 	entry->buffer = -1;
 	pthread_cond_broadcast(&client->changed);
 	ckptd_entries_forget_old(&client->entries);
@@ -96,24 +81,33 @@ static void get_service(struct ckptd_client *client)
 		client->why = err;
 }
 
+/* Called with the lock held; releases it during the callback. */
+static void tell_lost(struct ckptd_client *client, const char *text)
+{
+	pthread_mutex_unlock(&client->lock);
+	if (client->plan.lost)
+		client->plan.lost(client->plan.arg, client->gone, text);
+	pthread_mutex_lock(&client->lock);
+}
+
 /* Services died one after the other: their saves fail, and the next service is looked for when
  * there is a new save. */
 static void give_up(struct ckptd_client *client)
 {
 	struct ckptd_entry *entry;
-	struct err err;
+	struct save_result failed = { .outcome = SAVE_FAILED };
 	char text[sizeof client->why.text];
-	err_fail(&err, EXIT_LOST,
+	err_fail(&failed.err, EXIT_LOST,
 		"checkpoint: %d services in a row were lost over it; the last: %.500s", client->deaths,
 		client->why.text);
 	while ((entry = ckptd_entries_first_running(&client->entries)))
-		end_entry(client, entry, ENTRY_FAILED, 0, &err);
+		end_entry(client, entry, failed);
 	ckptd_entries_decide(&client->entries, -1);
 	client->deaths = DEATHS_MAX - 1;
 	client->next_try = clock_now() + RETRY_SECONDS;
 	client->gone = true;
 	snprintf(text, sizeof text, "%s", client->why.text);
-	emit(client, (struct ckptd_event) { .type = CKPTD_GONE, .text = text });
+	tell_lost(client, text);
 }
 
 static void look_for_service(struct ckptd_client *client)
@@ -128,7 +122,7 @@ static void look_for_service(struct ckptd_client *client)
 		snprintf(text, sizeof text, "%s; pid %d took over, with %d saves that were not durable",
 			reason, (int)client->pid, ckptd_entries_undone(&client->entries));
 		if (lost)
-			emit(client, (struct ckptd_event) { .type = CKPTD_RESTARTED, .text = text });
+			tell_lost(client, text);
 		return;
 	}
 	ckptd_entries_refuse_new(&client->entries, &client->why);
@@ -136,7 +130,7 @@ static void look_for_service(struct ckptd_client *client)
 	client->gone = true;
 	snprintf(text, sizeof text, "%s", client->why.text);
 	if (!again)
-		emit(client, (struct ckptd_event) { .type = CKPTD_GONE, .text = text });
+		tell_lost(client, text);
 }
 
 /* The connection broke. Saves that were sent over it and have not ended are sent again over the
@@ -186,22 +180,20 @@ static void on_decided(struct ckptd_client *client, int64_t step)
 	ckptd_entries_forget_old(&client->entries);
 }
 
-static void on_end(struct ckptd_client *client, int64_t step, enum ckptd_entry_state state,
-	int64_t bytes, const struct err *err)
+static void on_result(struct ckptd_client *client, const struct save_result *result)
 {
-	struct ckptd_entry *entry = ckptd_entries_running(&client->entries, step);
+	struct ckptd_entry *entry = ckptd_entries_running(&client->entries, result->step);
 	client->deaths = 0;
 	/* A part that the previous service wrote is reported only once. */
-	if (entry && entry->state != state)
-		end_entry(client, entry, state, (uint64_t)bytes, err);
-	if (state == ENTRY_FAILED)
-		on_decided(client, step);
+	if (entry && entry->result.outcome != result->outcome)
+		end_entry(client, entry, *result);
+	if (result->outcome == SAVE_FAILED)
+		on_decided(client, result->step);
 }
 
 static int on_message(struct ckptd_client *client, const struct ckptd_message *message,
 	struct err *err)
 {
-	struct err failed;
 	switch (message->type) {
 	case CKPTD_PROGRESS:
 		client->progress_step = message->progress.step;
@@ -209,15 +201,8 @@ static int on_message(struct ckptd_client *client, const struct ckptd_message *m
 		client->progress_total = message->progress.total;
 		return 0;
 	case CKPTD_SAVE_WRITTEN:
-		on_end(client, message->durable.step, ENTRY_WRITTEN, message->durable.bytes, NULL);
-		return 0;
 	case CKPTD_SAVE_DURABLE:
-		on_end(client, message->durable.step, ENTRY_DURABLE, message->durable.bytes, NULL);
-		return 0;
-	case CKPTD_SAVE_FAILED:
-		err_fail(&failed, (enum exit_status)message->failed.status, "%s", message->failed.text);
-		on_end(client, message->failed.step, ENTRY_FAILED, 0, &failed);
-		return 0;
+	case CKPTD_SAVE_FAILED: on_result(client, &message->result); return 0;
 	case CKPTD_DECIDED: on_decided(client, message->decided.step); return 0;
 	case CKPTD_REFUSED: return err_fail(err, EXIT_DATA, "refused: %s", message->refused.text);
 	default:
@@ -411,10 +396,10 @@ int ckptd_client_save(struct ckptd_client *client, int buffer, const struct save
 		rc = err_set(err, "service: no memory");
 	if (entry)
 		wake(client);
-	while (entry && entry->state == ENTRY_WAITS && !entry->handed)
+	while (entry && entry->result.outcome == SAVE_RUNS && !entry->handed)
 		pthread_cond_wait(&client->changed, &client->lock);
-	if (entry && entry->state == ENTRY_REFUSED) {
-		*err = entry->err;
+	if (entry && entry->result.outcome == SAVE_REFUSED) {
+		*err = entry->result.err;
 		ckptd_entries_drop(entries, entry);
 		rc = -1;
 	}
@@ -452,8 +437,8 @@ int ckptd_client_wait(struct ckptd_client *client, int64_t step, double seconds,
 		;
 	if (!entry) {
 		rc = err_set(err, "checkpoint: step %" PRId64 " was not handed over", step);
-	} else if (entry->state == ENTRY_FAILED) {
-		*err = entry->err;
+	} else if (entry->result.outcome == SAVE_FAILED) {
+		*err = entry->result.err;
 		rc = -1;
 	} else if (!ckptd_entries_is_over(entries, entry)) {
 		rc = still_running(client, step, seconds, err);

@@ -100,8 +100,7 @@ static int hear_attached(struct ckptd_contact *contact, const struct ckptd_messa
 {
 	struct ckptd_attach *attach = &contact->attach.attach;
 	if (answer->type == CKPTD_REFUSED)
-		return err_fail(err, (enum exit_status)answer->refused.status, "refused: %s",
-			answer->refused.text);
+		return err_fail(err, answer->refused.status, "refused: %s", answer->refused.text);
 	if (answer->type != CKPTD_ATTACHED)
 		return err_fail(err, EXIT_DATA, "protocol: %s came where ATTACHED should",
 			ckptd_type_name(answer->type));

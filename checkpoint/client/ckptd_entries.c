@@ -13,7 +13,10 @@ struct ckptd_entry *ckptd_entries_add(struct ckptd_entries *entries, const struc
 	struct ckptd_entry *entry = calloc(1, sizeof *entry), **at = &entries->first;
 	if (!entry)
 		return NULL;
-	*entry = (struct ckptd_entry) { .step = *step, .buffer = buffer, .since = since };
+	*entry = (struct ckptd_entry) { .step = *step,
+		.buffer = buffer,
+		.result.step = step->step,
+		.since = since };
 	while (*at)
 		at = &(*at)->next;
 	return *at = entry;
@@ -36,14 +39,15 @@ void ckptd_entries_clear(struct ckptd_entries *entries)
 
 bool ckptd_entries_is_over(const struct ckptd_entries *entries, const struct ckptd_entry *entry)
 {
-	return entry->state == ENTRY_DURABLE || entry->state == ENTRY_FAILED
-		|| entry->state == ENTRY_REFUSED || (entry->state == ENTRY_WRITTEN && entries->part);
+	return entry->result.outcome == SAVE_DURABLE || entry->result.outcome == SAVE_FAILED
+		|| entry->result.outcome == SAVE_REFUSED
+		|| (entry->result.outcome == SAVE_WRITTEN && entries->part);
 }
 
 bool ckptd_entries_is_done(const struct ckptd_entries *entries, const struct ckptd_entry *entry)
 {
 	return ckptd_entries_is_over(entries, entry)
-		&& (entry->state != ENTRY_WRITTEN || entry->decided);
+		&& (entry->result.outcome != SAVE_WRITTEN || entry->decided);
 }
 
 struct ckptd_entry *ckptd_entries_find(const struct ckptd_entries *entries, int64_t step)
@@ -89,7 +93,7 @@ int ckptd_entries_undone(const struct ckptd_entries *entries)
 
 static bool is_new(const struct ckptd_entry *entry)
 {
-	return entry->state == ENTRY_WAITS && !entry->handed;
+	return entry->result.outcome == SAVE_RUNS && !entry->handed;
 }
 
 bool ckptd_entries_have_new(const struct ckptd_entries *entries)
@@ -104,9 +108,9 @@ void ckptd_entries_refuse_new(struct ckptd_entries *entries, const struct err *w
 {
 	for (struct ckptd_entry *entry = entries->first; entry; entry = entry->next)
 		if (is_new(entry)) {
-			entry->state = ENTRY_REFUSED;
+			entry->result.outcome = SAVE_REFUSED;
 			entry->buffer = -1;
-			entry->err = *why;
+			entry->result.err = *why;
 		}
 }
 
@@ -125,7 +129,7 @@ void ckptd_entries_hand(struct ckptd_entries *entries)
 void ckptd_entries_decide(struct ckptd_entries *entries, int64_t step)
 {
 	for (struct ckptd_entry *entry = entries->first; entry; entry = entry->next)
-		if ((step < 0 || entry->step.step == step) && entry->state == ENTRY_WRITTEN
+		if ((step < 0 || entry->step.step == step) && entry->result.outcome == SAVE_WRITTEN
 			&& entries->part)
 			entry->decided = true;
 }

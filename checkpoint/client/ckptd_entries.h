@@ -10,26 +10,17 @@
 #include "checkpoint/client/ckptd_plan.h"
 #include "common/err.h"
 
-enum ckptd_entry_state {
-	ENTRY_WAITS,   /* has not ended */
-	ENTRY_WRITTEN, /* with several parts: this part is durable */
-	ENTRY_DURABLE,
-	ENTRY_FAILED,
-	ENTRY_REFUSED, /* no service could be found for it */
-};
-
 /* One save. */
 struct ckptd_entry {
 	struct ckptd_entry *next;
 	struct save_step step;
 	int buffer; /* -1: freed */
-	enum ckptd_entry_state state;
+	struct save_result result;
 	bool sent;    /* to the current service */
 	bool handed;  /* to some service: it can't be refused any more */
 	bool decided; /* parts other than 0: the whole save is over, so no service needs to know of this
 					 part */
 	double since; /* clock_now() when it was added */
-	struct err err; /* set when FAILED or REFUSED */
 };
 
 /* A value; zeroed means empty. */

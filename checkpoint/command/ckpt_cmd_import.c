@@ -45,7 +45,7 @@ struct import {
 	struct snapshot_tensor *described;
 	char *config_json, *model_json;
 	struct ckpt_dir dir;
-	struct ckpt_saved saved;
+	struct save_result saved;
 };
 
 /* ---- reading ---- */

@@ -5,10 +5,12 @@
 #ifndef MUSTER_SNAPSHOT_H
 #define MUSTER_SNAPSHOT_H
 
+#include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 
 #include "checkpoint/format/safetensors.h"
+#include "common/err.h"
 
 /* A whole logical tensor of the model in the compute dtype: row-major, without padding. */
 struct snapshot_tensor {
@@ -37,6 +39,27 @@ struct save_step {
 	uint64_t cursor;        /* the sampler's position, below 2^63 */
 	double loss;            /* NAN: not known */
 	double validation_loss; /* measured at this step; NAN: not measured */
+};
+
+enum save_outcome {
+	SAVE_RUNS,    /* it has not ended */
+	SAVE_WRITTEN, /* with several writers: this part is durable */
+	SAVE_DURABLE, /* the checkpoint is committed */
+	SAVE_FAILED,
+	SAVE_REFUSED, /* no service could be found for it */
+};
+
+/* What became of a save. Whoever makes a result sets the members that it knows, and the others
+ * pass it on: the save itself, the service, its client, the trainer. */
+struct save_result {
+	enum save_outcome outcome;
+	int64_t step;
+	uint64_t bytes; /* written, in all files */
+	double seconds; /* from the first system call until it was durable; of a client's result, from
+					   the hand-over */
+	double stall;   /* seconds that training stood still for it */
+	bool taken;     /* a valid checkpoint of this step already existed; ours was discarded */
+	struct err err; /* of FAILED and REFUSED; EXIT_FAULT: perhaps the directory has another owner */
 };
 
 struct snapshot {

@@ -61,8 +61,9 @@ static json_t *encode_field(const struct ckptd_field *field, const void *from, s
 			   *counted = (const char *)from + field->count;
 	int64_t integer = 0;
 	switch (field->kind) {
+	case FIELD_STATUS: return json_integer(*(const enum exit_status *)(const void *)at);
+	case FIELD_REASON: return json_string(((const struct err *)(const void *)at)->text);
 	case FIELD_INTEGER:
-	case FIELD_STATUS:
 		memcpy(&integer, at, sizeof integer);
 		return field->null && integer == CKPTD_NO_OFFSET ? json_null() : json_integer(integer);
 	case FIELD_U64: return encode_u64(*(const uint64_t *)(const void *)at);
@@ -154,12 +155,22 @@ static int decode_text(const struct ckptd_field *field, const json_t *value, con
 	return 0;
 }
 
-static int decode_status(const struct ckptd_field *field, const json_t *value, int64_t *out,
+static int decode_status(const struct ckptd_field *field, const json_t *value,
+	enum exit_status *out, struct err *err)
+{
+	json_int_t status = json_is_integer(value) ? json_integer_value(value) : 0;
+	*out = (enum exit_status)status;
+	if (status != EXIT_FAULT && status != EXIT_USAGE && status != EXIT_DATA && status != EXIT_LOST)
+		return wrong(field, "is no status of a failure", err);
+	return 0;
+}
+
+static int decode_reason(const struct ckptd_field *field, const json_t *value, struct err *out,
 	struct err *err)
 {
-	*out = json_is_integer(value) ? json_integer_value(value) : 0;
-	if (*out != EXIT_FAULT && *out != EXIT_USAGE && *out != EXIT_DATA && *out != EXIT_LOST)
-		return wrong(field, "is no status of a failure", err);
+	if (!json_is_string(value))
+		return wrong(field, "is no text", err);
+	err_fail(out, out->status, "%s", json_string_value(value));
 	return 0;
 }
 
@@ -263,6 +274,7 @@ static int decode_field(const struct ckptd_field *field, const json_t *value, vo
 	switch (field->kind) {
 	case FIELD_INTEGER: return decode_integer(field, value, at, err);
 	case FIELD_STATUS: return decode_status(field, value, at, err);
+	case FIELD_REASON: return decode_reason(field, value, at, err);
 	case FIELD_U64: return decode_u64(field, value, at, err);
 	case FIELD_REAL:
 		*(double *)at = json_is_null(value) ? (double)NAN : json_number_value(value);

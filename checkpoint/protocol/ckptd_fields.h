@@ -20,7 +20,8 @@ enum ckptd_field_kind {
 	FIELD_BOOL,
 	FIELD_TEXT,    /* const char *, NULL is null; at least `least` bytes long */
 	FIELD_TOKEN,   /* the same, with 32 digits */
-	FIELD_STATUS,  /* int64_t */
+	FIELD_STATUS,  /* enum exit_status */
+	FIELD_REASON,  /* the text of a struct err, whose status comes in the row before */
 	FIELD_LINES,   /* const char **, with their number */
 	FIELD_DTYPE,   /* enum safetensors_dtype */
 	FIELD_SHAPE,   /* int64_t[SAFETENSORS_DIMS], with their number, an int */

@@ -83,24 +83,24 @@ static const struct ckptd_field progress_fields[] = {
 };
 
 static const struct ckptd_field written_fields[] = {
-	{ "step", FIELD_INTEGER, AT(ckptd_durable, step), ANY },
-	{ "bytes", FIELD_INTEGER, AT(ckptd_durable, bytes), ANY },
-	{ "seconds", FIELD_REAL, AT(ckptd_durable, seconds) },
+	{ "step", FIELD_INTEGER, AT(save_result, step), ANY },
+	{ "bytes", FIELD_INTEGER, AT(save_result, bytes), ANY },
+	{ "seconds", FIELD_REAL, AT(save_result, seconds) },
 	{ 0 },
 };
 
 static const struct ckptd_field durable_fields[] = {
-	{ "step", FIELD_INTEGER, AT(ckptd_durable, step), ANY },
-	{ "bytes", FIELD_INTEGER, AT(ckptd_durable, bytes), ANY },
-	{ "seconds", FIELD_REAL, AT(ckptd_durable, seconds) },
-	{ "taken", FIELD_BOOL, AT(ckptd_durable, taken) },
+	{ "step", FIELD_INTEGER, AT(save_result, step), ANY },
+	{ "bytes", FIELD_INTEGER, AT(save_result, bytes), ANY },
+	{ "seconds", FIELD_REAL, AT(save_result, seconds) },
+	{ "taken", FIELD_BOOL, AT(save_result, taken) },
 	{ 0 },
 };
 
 static const struct ckptd_field failed_fields[] = {
-	{ "step", FIELD_INTEGER, AT(ckptd_failed, step), ANY },
-	{ "status", FIELD_STATUS, AT(ckptd_failed, status) },
-	{ "text", FIELD_TEXT, AT(ckptd_failed, text) },
+	{ "step", FIELD_INTEGER, AT(save_result, step), ANY },
+	{ "status", FIELD_STATUS, AT(save_result, err.status) },
+	{ "text", FIELD_REASON, AT(save_result, err) },
 	{ 0 },
 };
 
@@ -247,11 +247,24 @@ int ckptd_encode(const struct ckptd_message *message, char **payload, size_t *si
 		*size, type->limit);
 }
 
-static int check(const struct ckptd_message *message, struct err *err)
+struct ckptd_message ckptd_result_message(const struct save_result *result)
+{
+	return (struct ckptd_message) { .type = (enum ckptd_type)(
+										CKPTD_SAVE_WRITTEN + ((int)result->outcome - SAVE_WRITTEN)),
+		.result = *result };
+}
+
+static int check(struct ckptd_message *message, struct err *err)
 {
 	const struct ckptd_part *part = &message->part;
 	switch (message->type) {
 	case CKPTD_ATTACH: return ckptd_attach_check(&message->attach, err);
+	case CKPTD_SAVE_WRITTEN:
+	case CKPTD_SAVE_DURABLE:
+	case CKPTD_SAVE_FAILED:
+		message->result.outcome =
+			(enum save_outcome)(SAVE_WRITTEN + ((int)message->type - CKPTD_SAVE_WRITTEN));
+		return 0;
 	case CKPTD_HELLO:
 		return message->hello.part < message->hello.parts
 			? 0

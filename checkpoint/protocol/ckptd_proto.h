@@ -25,7 +25,7 @@ enum ckptd_type {
 	CKPTD_ATTACHED,
 	CKPTD_SAVE,
 	CKPTD_PROGRESS,
-	CKPTD_SAVE_WRITTEN,
+	CKPTD_SAVE_WRITTEN, /* this and the next two have the order of enum save_outcome */
 	CKPTD_SAVE_DURABLE,
 	CKPTD_SAVE_FAILED,
 	CKPTD_STATUS,
@@ -67,15 +67,6 @@ struct ckptd_save {
 struct ckptd_progress {
 	int64_t step, bytes, total;
 };
-struct ckptd_durable {
-	int64_t step, bytes;
-	double seconds;
-	bool taken;
-}; /* also for SAVE_WRITTEN, without taken */
-struct ckptd_failed {
-	int64_t step, status;
-	const char *text;
-};
 struct ckptd_lines {
 	int64_t pid;
 	const char *job;
@@ -100,7 +91,7 @@ struct ckptd_decided {
 	bool committed;
 }; /* also for PART_TAKEN and LEFT, without committed */
 struct ckptd_refused {
-	int64_t status;
+	enum exit_status status;
 	const char *text;
 };
 
@@ -111,8 +102,7 @@ struct ckptd_message {
 		struct ckptd_attached attached;
 		struct ckptd_save save;
 		struct ckptd_progress progress;
-		struct ckptd_durable durable;
-		struct ckptd_failed failed;
+		struct save_result result; /* of WRITTEN, DURABLE and FAILED; has its own text */
 		struct ckptd_lines state, finished;
 		struct ckptd_finish finish;
 		struct ckptd_hello hello;
@@ -122,6 +112,9 @@ struct ckptd_message {
 	};
 	json_t *json; /* of a decoded message: holds its texts */
 };
+
+/* The message that tells a client the result of a save. */
+struct ckptd_message ckptd_result_message(const struct save_result *result);
 
 /* Encodes the payload; malloc'ed and the caller's, with a NUL after its *size bytes. -1 when a text
  * is not UTF-8 or the payload is too large. */

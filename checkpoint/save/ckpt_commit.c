@@ -37,7 +37,7 @@ static int check_files(const struct pending_save *saving, const struct manifest 
 }
 
 static int commit(struct pending_save *saving, const struct manifest *manifest, const char *token,
-	struct ckpt_saved *saved, struct err *err)
+	struct save_result *made, struct err *err)
 {
 	AUTO_FREE char *text = NULL;
 	size_t size;
@@ -47,32 +47,32 @@ static int commit(struct pending_save *saving, const struct manifest *manifest, 
 	/* Without a folder the save may already be committed, which the rename finds out. */
 	if (there < 0
 		|| (there
-			&& (check_files(saving, manifest, &saved->bytes, err) < 0
+			&& (check_files(saving, manifest, &made->bytes, err) < 0
 				|| pending_save_put(saving, MANIFEST_NAME, text, size, err) < 0)))
 		return -1;
-	saved->bytes += size;
-	return pending_save_commit(saving, text, size, token, &saved->taken, err);
+	made->bytes += size;
+	return pending_save_commit(saving, text, size, token, &made->taken, err);
 }
 
 int ckpt_commit(const struct ckpt_dir *dir, int64_t step, const char *token, int parts,
-	char *const *texts, const size_t *sizes, struct ckpt_saved *saved, struct err *err)
+	char *const *texts, const size_t *sizes, struct save_result *result, struct err *err)
 {
 	struct err own;
 	struct pending_save saving;
-	struct ckpt_saved made = { 0 };
+	struct save_result made = { .outcome = SAVE_DURABLE, .step = step };
 	double began = clock_now();
 	err = err ? err : &own;
 	pending_save_init(&saving, dir, step, token);
 	struct manifest *manifest = ckpt_part_join(texts, sizes, parts, step, token, err);
-	int result = manifest ? commit(&saving, manifest, token, &made, err) : -1;
-	if (result < 0)
+	int rc = manifest ? commit(&saving, manifest, token, &made, err) : -1;
+	if (rc < 0)
 		pending_save_give_up(&saving);
 	pending_save_close(&saving);
 	manifest_destroy(manifest);
 	made.seconds = clock_now() - began;
-	if (result == 0 && saved)
-		*saved = made;
-	return result;
+	if (rc == 0 && result)
+		*result = made;
+	return rc;
 }
 
 int ckpt_discard(const struct ckpt_dir *dir, int64_t step, const char *token, struct err *err)

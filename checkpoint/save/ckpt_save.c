@@ -134,26 +134,30 @@ static int save(struct work *work, const char *token, bool *taken, struct err *e
 }
 
 int ckpt_save(const struct ckpt_dir *dir, const struct snapshot *snapshot, const char *token,
-	const struct ckpt_save_options *options, struct ckpt_saved *saved, struct err *err)
+	const struct ckpt_save_options *options, struct save_result *result, struct err *err)
 {
 	struct err own;
 	struct work work;
 	double began = clock_now();
 	bool taken = false;
 	err = err ? err : &own;
-	int result = start(&work, dir, snapshot, token, options, err);
-	if (result == 0 && snapshot->parts > 1)
-		result = err_set(err, "checkpoint: a snapshot of %d parts can't be saved as one",
+	int rc = start(&work, dir, snapshot, token, options, err);
+	if (rc == 0 && snapshot->parts > 1)
+		rc = err_set(err, "checkpoint: a snapshot of %d parts can't be saved as one",
 			snapshot->parts);
-	if (result == 0) {
-		result = save(&work, token, &taken, err);
-		if (result < 0)
+	if (rc == 0) {
+		rc = save(&work, token, &taken, err);
+		if (rc < 0)
 			pending_save_give_up(&work.saving);
 	}
-	if (result == 0 && saved)
-		*saved = (struct ckpt_saved) { work.total + work.size, clock_now() - began, taken };
+	if (rc == 0 && result)
+		*result = (struct save_result) { .outcome = SAVE_DURABLE,
+			.step = snapshot->at.step,
+			.bytes = work.total + work.size,
+			.seconds = clock_now() - began,
+			.taken = taken };
 	finish(&work);
-	return result;
+	return rc;
 }
 
 /* ---- one of several writers ---- */
@@ -202,7 +206,7 @@ static int open_part(struct work *work, const char *name, struct err *err)
 }
 
 int ckpt_save_part(const struct ckpt_dir *dir, const struct snapshot *snapshot, const char *token,
-	const struct ckpt_save_options *options, char **text, size_t *size, struct ckpt_saved *saved,
+	const struct ckpt_save_options *options, char **text, size_t *size, struct save_result *result,
 	struct err *err)
 {
 	struct err own, why;
@@ -210,23 +214,25 @@ int ckpt_save_part(const struct ckpt_dir *dir, const struct snapshot *snapshot, 
 	char name[CKPT_PART_NAME_SIZE];
 	double began = clock_now();
 	err = err ? err : &own;
-	int result = start(&work, dir, snapshot, token, options, err);
-	if (result == 0) {
+	int rc = start(&work, dir, snapshot, token, options, err);
+	if (rc == 0) {
 		work.manifest->part = snapshot->part;
 		work.manifest->parts = snapshot->parts > 0 ? snapshot->parts : 1;
 		ckpt_part_name(snapshot->part, work.manifest->parts, name);
-		result = open_part(&work, name, err);
+		rc = open_part(&work, name, err);
 	}
-	if (result == 0 && (result = save_part(&work, name, err)) < 0
-		&& remove_part(&work, name, &why) < 0)
+	if (rc == 0 && (rc = save_part(&work, name, err)) < 0 && remove_part(&work, name, &why) < 0)
 		log_warn("%s", why.text);
-	if (result == 0) {
+	if (rc == 0) {
 		*text = work.text;
 		*size = work.size;
 		work.text = NULL;
-		if (saved)
-			*saved = (struct ckpt_saved) { work.total + *size, clock_now() - began, false };
+		if (result)
+			*result = (struct save_result) { .outcome = SAVE_WRITTEN,
+				.step = snapshot->at.step,
+				.bytes = work.total + *size,
+				.seconds = clock_now() - began };
 	}
 	finish(&work);
-	return result;
+	return rc;
 }

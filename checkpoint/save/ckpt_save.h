@@ -12,12 +12,6 @@
 #include "checkpoint/format/snapshot.h"
 #include "common/err.h"
 
-struct ckpt_saved {
-	uint64_t bytes; /* written, in all files */
-	double seconds; /* from the first system call to the commit (a part: until it is durable) */
-	bool taken;     /* a valid checkpoint of this step already existed; ours was discarded */
-};
-
 /* How to write the files; NULL or all zero: the defaults. */
 struct ckpt_save_options {
 	int threads; /* that write; 0: the default (4); 1: the calling thread makes all system calls, in
@@ -33,16 +27,16 @@ struct ckpt_save_options {
  * it by renaming that folder. On an error (a full disk or an I/O error: EXIT_LOST; another owner of
  * the directory, or a wrong snapshot: EXIT_FAULT) nothing is renamed, the temporary folder is
  * removed, and existing checkpoints stay. The caller may go on and save again later. `options` and
- * `saved` may be NULL. */
+ * `result` may be NULL. */
 int ckpt_save(const struct ckpt_dir *dir, const struct snapshot *snapshot, const char *token,
-	const struct ckpt_save_options *options, struct ckpt_saved *saved, struct err *err);
+	const struct ckpt_save_options *options, struct save_result *result, struct err *err);
 
 /* One of several writers: writes the files of snapshot->part and then, durably,
  * part-IIIII-of-NNNNN.json. *text is that file's text, malloc'ed and the caller's. An existing part
  * of the same step and token is replaced. On an error (also EXIT_LOST when ckpt_discard came in
  * between) the files of this part are removed, and no others. */
 int ckpt_save_part(const struct ckpt_dir *dir, const struct snapshot *snapshot, const char *token,
-	const struct ckpt_save_options *options, char **text, size_t *size, struct ckpt_saved *saved,
+	const struct ckpt_save_options *options, char **text, size_t *size, struct save_result *result,
 	struct err *err);
 
 /* Commits a save whose parts are all durable: writes the manifest made from their texts, and goes
@@ -50,7 +44,7 @@ int ckpt_save_part(const struct ckpt_dir *dir, const struct snapshot *snapshot, 
  * with all parts. Any process that does this writes the same bytes; one that comes second finds it
  * done and returns 0. */
 int ckpt_commit(const struct ckpt_dir *dir, int64_t step, const char *token, int parts,
-	char *const *texts, const size_t *sizes, struct ckpt_saved *saved, struct err *err);
+	char *const *texts, const size_t *sizes, struct save_result *result, struct err *err);
 
 /* Gives a save up: removes .saving-step-…-TOKEN/ with all parts in it. No error if it does not
  * exist. */

@@ -19,8 +19,7 @@ static int ask(struct ckptd_link *link, const struct ckptd_message *question, en
 	if (answer->type == type)
 		return 0;
 	if (answer->type == CKPTD_REFUSED)
-		err_fail(err, (enum exit_status)answer->refused.status, "refused: %s",
-			answer->refused.text);
+		err_fail(err, answer->refused.status, "refused: %s", answer->refused.text);
 	else
 		err_fail(err, EXIT_DATA, "protocol: %s came as an answer", ckptd_type_name(answer->type));
 	ckptd_message_release(answer);

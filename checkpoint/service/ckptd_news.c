@@ -6,12 +6,13 @@
 
 #include "common/clock.h"
 
-struct ckptd_news *ckptd_news_make(enum ckptd_news_type type, int64_t step, int buffer)
+struct ckptd_news *ckptd_news_make(enum ckptd_news_type type, int buffer,
+	const struct save_result *result)
 {
 	struct ckptd_news *news;
 	while (!(news = calloc(1, sizeof *news)))
 		deadline_sleep(deadline_in(1), 0.1);
-	*news = (struct ckptd_news) { .type = type, .step = step, .buffer = buffer };
+	*news = (struct ckptd_news) { .type = type, .buffer = buffer, .result = *result };
 	return news;
 }
 

@@ -7,29 +7,23 @@
 #include <stddef.h>
 #include <stdint.h>
 
-#include "common/err.h"
+#include "checkpoint/format/snapshot.h"
 
 enum ckptd_news_type {
 	NEWS_PROGRESS,
 	NEWS_PART,    /* a part other than 0 is durable: `text` is its file's, for part 0 */
-	NEWS_WRITTEN, /* the buffer is no longer needed; for part 0 of several, or for a part whose save
-					 is already committed */
-	NEWS_DURABLE,
-	NEWS_FAILED,
-	NEWS_DECIDED, /* several parts: the save of `step` is over; `taken`: it is committed */
+	NEWS_ENDED,   /* the buffer is no longer needed. WRITTEN: for part 0 of several, or for a part
+					 whose save is already committed */
+	NEWS_DECIDED, /* several parts: the save is over; DURABLE: it is committed */
 };
 
 struct ckptd_news {
 	struct ckptd_news *next;
 	enum ckptd_news_type type;
-	int64_t step;
-	int buffer; /* the buffer that is free now; -1: none */
-	uint64_t bytes, total;
-	double seconds;
-	bool taken;
-	struct err err; /* of FAILED */
-	char *text;     /* of PART */
-	size_t size;
+	int buffer;                /* the buffer that is free now; -1: none */
+	struct save_result result; /* of PROGRESS: the bytes that are written */
+	uint64_t total;            /* bytes, of PROGRESS */
+	char *text;                /* of PART */
 };
 
 /* A value; zeroed means empty. */
@@ -39,7 +33,8 @@ struct ckptd_news_queue {
 
 /* Makes a piece of news, owned by the caller. The outcome of a save must never be dropped: when
  * there is no memory, this waits for some. */
-struct ckptd_news *ckptd_news_make(enum ckptd_news_type type, int64_t step, int buffer);
+struct ckptd_news *ckptd_news_make(enum ckptd_news_type type, int buffer,
+	const struct save_result *result);
 
 /* Frees it with its text. NULL is allowed. */
 void ckptd_news_free(struct ckptd_news *news);

@@ -130,10 +130,10 @@ static int say_hello(struct ckptd_report *report, struct err *err)
 static int send_parts(struct ckptd_report *report, struct err *err)
 {
 	for (struct ckptd_told *told = report->first; told; told = told->next) {
-		const struct ckptd_message left = { .type = CKPTD_LEFT, .decided.step = told->step };
+		const struct ckptd_message left = { .type = CKPTD_LEFT, .decided.step = told->result.step };
 		const struct ckptd_message part = { .type = CKPTD_PART,
-			.part = { told->step, told->text, told->text ? EXIT_OK : told->fault.status,
-				told->text ? NULL : told->fault.text } };
+			.part = { told->result.step, told->text, told->text ? EXIT_OK : told->result.err.status,
+				told->text ? NULL : told->result.err.text } };
 		if (!told->sent
 			&& ckptd_conn_send(&report->conn, told->left ? &left : &part, NULL, 0, err) < 0)
 			return -1;
@@ -171,7 +171,7 @@ static void drop(struct ckptd_report *report, struct ckptd_told **at, bool commi
 	struct ckptd_told *told = *at;
 	give_back(report, told);
 	if (!told->left)
-		report->news.decided(report->news.arg, told->step, committed);
+		report->news.decided(report->news.arg, told->result.step, committed);
 	*at = told->next;
 	free_told(told);
 }
@@ -180,13 +180,12 @@ static void drop(struct ckptd_report *report, struct ckptd_told **at, bool commi
 static int hear(struct ckptd_report *report, const struct ckptd_message *message, struct err *err)
 {
 	if (message->type == CKPTD_REFUSED)
-		return err_fail(err, (enum exit_status)message->refused.status, "refused: %s",
-			message->refused.text);
+		return err_fail(err, message->refused.status, "refused: %s", message->refused.text);
 	if (message->type != CKPTD_PART_TAKEN && message->type != CKPTD_DECIDED)
 		return err_fail(err, EXIT_DATA, "protocol: %s came where PART_TAKEN or DECIDED should",
 			ckptd_type_name(message->type));
 	for (struct ckptd_told **at = &report->first; *at; at = &(*at)->next) {
-		if ((*at)->step != message->decided.step)
+		if ((*at)->result.step != message->decided.step)
 			continue;
 		/* When part 0's service has descriptors for some parts only, those that it has already
 		 * heard should come back slowly, so only news resets the pause. */
@@ -238,7 +237,7 @@ static void look_at_time(struct ckptd_report *report, double now)
 		if (!told->taken && !told->left)
 			log_error("checkpoint: step %" PRId64
 					  " of %s: no word of part %d of %d reached part 0's service at %s port %d: %s",
-				told->step, report->attach->path, (int)report->attach->part + 1,
+				told->result.step, report->attach->path, (int)report->attach->part + 1,
 				(int)report->attach->parts, report->address.host, report->address.port,
 				report->why.text);
 		drop(report, at, false);
@@ -302,7 +301,8 @@ void ckptd_report_hurry(struct ckptd_report *report, double seconds)
 void ckptd_report_left(struct ckptd_report *report, int64_t step, double seconds)
 {
 	ckptd_report_hurry(report, seconds);
-	ckptd_report_tell(report, &(struct ckptd_told) { .step = step, .buffer = -1, .left = true });
+	ckptd_report_tell(report,
+		&(struct ckptd_told) { .result.step = step, .buffer = -1, .left = true });
 }
 
 void ckptd_report_list(const struct ckptd_report *report, void (*line)(void *arg, const char *text),
@@ -315,7 +315,7 @@ void ckptd_report_list(const struct ckptd_report *report, void (*line)(void *arg
 		err_set(&text,
 			"step %" PRId64 " of %s: part %d of %d is durable, but part 0's service at %s port %d "
 			"took no word of it: %s",
-			told->step, report->attach->path, (int)report->attach->part + 1,
+			told->result.step, report->attach->path, (int)report->attach->part + 1,
 			(int)report->attach->parts, report->address.host, report->address.port,
 			report->why.text[0] ? report->why.text : "not yet");
 		line(arg, text.text);

@@ -11,14 +11,11 @@
 /* One report. */
 struct ckptd_told {
 	struct ckptd_told *next;
-	int64_t step;
-	int buffer; /* the buffer to give back to the client; -1: none */
-	bool owed;  /* the client has not yet heard that its part is written */
-	uint64_t bytes;
-	double seconds;
-	char *text; /* of the part's file; NULL: the part failed */
-	bool left;  /* not a part: none will come from this step on */
-	struct err fault;
+	struct save_result result; /* WRITTEN or FAILED */
+	int buffer;                /* the buffer to give back to the client; -1: none */
+	bool owed;                 /* the client has not yet heard that its part is written */
+	char *text;                /* of the part's file; NULL: the part failed */
+	bool left;                 /* not a part: none will come from this step on */
 	bool sent, taken;
 	double since, until; /* clock_now() at which it was added; at which it is given up */
 };

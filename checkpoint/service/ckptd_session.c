@@ -83,17 +83,16 @@ static void answer(struct ckptd_session *session, const struct ckptd_message *me
 	leave(session);
 }
 
-static void answer_failed(struct ckptd_session *session, int64_t step, const struct err *why)
+static void answer_result(struct ckptd_session *session, const struct save_result *result)
 {
-	const struct ckptd_message failed = { .type = CKPTD_SAVE_FAILED,
-		.failed = { step, why->status, why->text } };
-	answer(session, &failed);
+	const struct ckptd_message message = ckptd_result_message(result);
+	answer(session, &message);
 }
 
 static int take_save(struct ckptd_session *session, const struct ckptd_save *save, struct err *err)
 {
 	const struct ckptd_attach *attach = attach_of(session);
-	struct err why;
+	struct save_result refused = { .outcome = SAVE_FAILED, .step = save->at.step };
 	if (save->buffer >= attach->buffers || (save->buffer < 0 && attach->parts == 1))
 		return err_fail(err, EXIT_DATA, "protocol: SAVE: there is no buffer %" PRId64,
 			save->buffer);
@@ -101,8 +100,8 @@ static int take_save(struct ckptd_session *session, const struct ckptd_save *sav
 		return err_fail(err, EXIT_DATA, "protocol: SAVE: buffer %" PRId64 " was handed over before",
 			save->buffer);
 	if (session->finishing) {
-		err_fail(&why, EXIT_LOST, "service: it was told to end");
-		answer_failed(session, save->at.step, &why);
+		err_fail(&refused.err, EXIT_LOST, "service: it was told to end");
+		answer_result(session, &refused);
 		return 0;
 	}
 	if (ckptd_worker_save(session->worker, save) < 0)
@@ -148,38 +147,29 @@ static bool is_to_be_logged(const struct ckptd_session *session)
 	return !session->service->quiet || !is_heard(session);
 }
 
-static void log_durable(const struct ckptd_session *session, const struct ckptd_news *news)
+static void log_durable(const struct ckptd_session *session, const struct save_result *result)
 {
 	const struct ckptd_attach *attach = attach_of(session);
 	char what[60] = "";
-	if (!is_to_be_logged(session) || news->bytes == 0)
+	if (!is_to_be_logged(session) || result->bytes == 0)
 		return;
-	if (news->type != NEWS_DURABLE)
+	if (result->outcome != SAVE_DURABLE)
 		snprintf(what, sizeof what, "part %d of %d of ", (int)attach->part + 1, (int)attach->parts);
 	log_info("checkpoint: %sstep %" PRId64 " of %s is durable: %.1f MB in %.2f s, %.2f GB/s", what,
-		news->step, attach->path, (double)news->bytes * 1e-6, news->seconds,
-		(double)news->bytes * 1e-9 / fmax(news->seconds, 1e-9));
+		result->step, attach->path, (double)result->bytes * 1e-6, result->seconds,
+		(double)result->bytes * 1e-9 / fmax(result->seconds, 1e-9));
 }
 
-static void on_failed(struct ckptd_session *session, const struct ckptd_news *news)
+static void on_failed(struct ckptd_session *session, const struct save_result *result)
 {
-	char line[sizeof news->err.text + 400];
-	snprintf(line, sizeof line, "step %" PRId64 " of %.300s: %s", news->step,
-		attach_of(session)->path, news->err.text);
+	char line[sizeof result->err.text + 400];
+	snprintf(line, sizeof line, "step %" PRId64 " of %.300s: %s", result->step,
+		attach_of(session)->path, result->err.text);
 	if (is_to_be_logged(session))
 		log_error("checkpoint: couldn't save %s", line);
-	answer_failed(session, news->step, &news->err);
+	answer_result(session, result);
 	if (!is_heard(session))
 		session->service->lost(session->service->arg, line);
-}
-
-static void on_durable(struct ckptd_session *session, const struct ckptd_news *news)
-{
-	const struct ckptd_message durable = { .type = CKPTD_SAVE_DURABLE,
-		.durable = { news->step, (int64_t)news->bytes, news->seconds, news->taken } };
-	session->newest = news->step;
-	log_durable(session, news);
-	answer(session, &durable);
 }
 
 static void tell_decided(void *arg, int64_t step, bool committed)
@@ -188,18 +178,10 @@ static void tell_decided(void *arg, int64_t step, bool committed)
 	answer(arg, &decided);
 }
 
-static void tell_written(struct ckptd_session *session, int64_t step, uint64_t bytes,
-	double seconds)
-{
-	const struct ckptd_message written = { .type = CKPTD_SAVE_WRITTEN,
-		.durable = { step, (int64_t)bytes, seconds, false } };
-	answer(session, &written);
-}
-
 static void on_progress(struct ckptd_session *session, const struct ckptd_news *news)
 {
 	const struct ckptd_message progress = { .type = CKPTD_PROGRESS,
-		.progress = { news->step, (int64_t)news->bytes, (int64_t)news->total } };
+		.progress = { news->result.step, (int64_t)news->result.bytes, (int64_t)news->total } };
 	if (session->conn.pending == 0)
 		answer(session, &progress);
 }
@@ -207,16 +189,30 @@ static void on_progress(struct ckptd_session *session, const struct ckptd_news *
 /* A part other than 0 has ended, well or badly: part 0 must learn of it. */
 static void report(struct ckptd_session *session, struct ckptd_news *news)
 {
-	struct ckptd_told told = { .step = news->step,
+	struct ckptd_told told = { .result = news->result,
 		.buffer = news->buffer,
 		.owed = news->text,
-		.bytes = news->bytes,
-		.seconds = news->seconds,
-		.text = news->text,
-		.fault = news->err };
+		.text = news->text };
 	while (ckptd_report_tell(session->report, &told) < 0)
 		deadline_sleep(deadline_in(1), 0.1);
 	news->text = NULL;
+}
+
+static void on_ended(struct ckptd_session *session, struct ckptd_news *news)
+{
+	const struct save_result *result = &news->result;
+	if (result->outcome == SAVE_FAILED) {
+		on_failed(session, result);
+		if (session->report)
+			report(session, news);
+		return;
+	}
+	if (result->outcome == SAVE_DURABLE)
+		session->newest = result->step;
+	log_durable(session, result);
+	answer_result(session, result);
+	if (session->report)
+		tell_decided(session, result->step, true);
 }
 
 static void on_news(struct ckptd_session *session, struct ckptd_news *news)
@@ -227,22 +223,13 @@ static void on_news(struct ckptd_session *session, struct ckptd_news *news)
 	switch (news->type) {
 	case NEWS_PROGRESS: on_progress(session, news); break;
 	case NEWS_PART:
-		log_durable(session, news);
+		log_durable(session, &news->result);
 		report(session, news);
 		break;
-	case NEWS_WRITTEN:
-		log_durable(session, news);
-		tell_written(session, news->step, news->bytes, news->seconds);
-		if (session->report)
-			tell_decided(session, news->step, true);
+	case NEWS_ENDED: on_ended(session, news); break;
+	case NEWS_DECIDED:
+		ckptd_hear_decided(session->hear, news->result.step, news->result.outcome == SAVE_DURABLE);
 		break;
-	case NEWS_DURABLE: on_durable(session, news); break;
-	case NEWS_FAILED:
-		on_failed(session, news);
-		if (session->report)
-			report(session, news);
-		break;
-	case NEWS_DECIDED: ckptd_hear_decided(session->hear, news->step, news->taken); break;
 	}
 }
 
@@ -266,7 +253,7 @@ static void on_taken(void *arg, const struct ckptd_told *told)
 	struct ckptd_session *session = arg;
 	if (told->buffer >= 0)
 		session->busy[told->buffer] = false;
-	tell_written(session, told->step, told->bytes, told->seconds);
+	answer_result(session, &told->result);
 }
 
 /* ---- opening and closing ---- */

@@ -23,37 +23,15 @@ void ckptd_worker_wake_owner(const struct ckptd_worker *worker)
 	(void)ignored;
 }
 
-void ckptd_worker_post(struct ckptd_worker *worker, struct ckptd_news *news)
+void ckptd_worker_post(struct ckptd_worker *worker, enum ckptd_news_type type, int buffer,
+	const struct save_result *result, char *text)
 {
+	struct ckptd_news *news = ckptd_news_make(type, buffer, result);
+	news->text = text;
 	pthread_mutex_lock(&worker->lock);
 	ckptd_news_put(&worker->news, news);
 	pthread_mutex_unlock(&worker->lock);
 	ckptd_worker_wake_owner(worker);
-}
-
-void ckptd_worker_post_saved(struct ckptd_worker *worker, enum ckptd_news_type type, int64_t step,
-	int buffer, const struct ckpt_saved *saved)
-{
-	struct ckptd_news *news = ckptd_news_make(type, step, buffer);
-	news->bytes = saved->bytes;
-	news->seconds = saved->seconds;
-	news->taken = saved->taken;
-	ckptd_worker_post(worker, news);
-}
-
-void ckptd_worker_post_failed(struct ckptd_worker *worker, int64_t step, int buffer,
-	const struct err *err)
-{
-	struct ckptd_news *news = ckptd_news_make(NEWS_FAILED, step, buffer);
-	news->err = *err;
-	ckptd_worker_post(worker, news);
-}
-
-void ckptd_worker_post_decided(struct ckptd_worker *worker, int64_t step, bool committed)
-{
-	struct ckptd_news *news = ckptd_news_make(NEWS_DECIDED, step, -1);
-	news->taken = committed;
-	ckptd_worker_post(worker, news);
 }
 
 /* Progress is not queued, since only the latest matters. */
@@ -63,9 +41,8 @@ struct ckptd_news *ckptd_worker_news(struct ckptd_worker *worker)
 	struct ckptd_news *news = ckptd_news_take(&worker->news);
 	if (!news && worker->progressed && worker->jobs && (news = calloc(1, sizeof *news)))
 		*news = (struct ckptd_news) { .type = NEWS_PROGRESS,
-			.step = worker->jobs->save.at.step,
 			.buffer = -1,
-			.bytes = worker->done,
+			.result = { .step = worker->jobs->save.at.step, .bytes = worker->done },
 			.total = worker->total };
 	worker->progressed = false;
 	pthread_mutex_unlock(&worker->lock);
@@ -222,7 +199,7 @@ int ckptd_worker_save(struct ckptd_worker *worker, const struct ckptd_save *save
 static bool is_being_decided(const struct ckptd_worker *worker, int64_t step)
 {
 	const struct ckptd_news *news = worker->news.first;
-	while (news && (news->type != NEWS_DECIDED || news->step != step))
+	while (news && (news->type != NEWS_DECIDED || news->result.step != step))
 		news = news->next;
 	return news || worker->deciding == step;
 }

@@ -16,16 +16,15 @@ static void discard(struct ckptd_worker *worker, int64_t step)
 			err.text);
 }
 
-static int commit(struct ckptd_worker *worker, const struct ckptd_parts_step *save, struct err *err)
+static int commit(struct ckptd_worker *worker, const struct ckptd_parts_step *save,
+	struct save_result *result)
 {
 	const struct ckptd_attach *attach = worker->plan.attach;
-	struct ckpt_saved saved;
 	if (ckpt_commit(&worker->plan.dir, save->step, attach->token, (int)attach->parts, save->texts,
-			save->sizes, &saved, err)
+			save->sizes, result, &result->err)
 		< 0)
 		return -1;
-	saved.seconds = clock_now() - save->began;
-	ckptd_worker_post_saved(worker, NEWS_DURABLE, save->step, -1, &saved);
+	result->seconds = clock_now() - save->began;
 	return 0;
 }
 
@@ -51,15 +50,15 @@ static void explain(struct ckptd_worker *worker, enum ckptd_parts_verdict verdic
 void ckptd_worker_decide(struct ckptd_worker *worker, enum ckptd_parts_verdict verdict,
 	struct ckptd_parts_step *save)
 {
-	struct err err = { 0 };
-	bool committed = verdict == PARTS_COMPLETE && commit(worker, save, &err) == 0;
+	struct save_result result = { .outcome = SAVE_FAILED, .step = save->step };
+	bool committed = verdict == PARTS_COMPLETE && commit(worker, save, &result) == 0;
 	if (!committed && verdict != PARTS_COMPLETE)
-		explain(worker, verdict, save, &err);
+		explain(worker, verdict, save, &result.err);
 	if (!committed && verdict != PARTS_LATE)
 		discard(worker, save->step);
-	if (!committed && save->own && !save->own_failed)
-		ckptd_worker_post_failed(worker, save->step, -1, &err);
-	ckptd_worker_post_decided(worker, save->step, committed);
+	if (committed || (save->own && !save->own_failed))
+		ckptd_worker_post(worker, NEWS_ENDED, -1, &result, NULL);
+	ckptd_worker_post(worker, NEWS_DECIDED, -1, &result, NULL);
 	if (save->own) {
 		discard(worker, worker->left_over == save->step ? -1 : worker->left_over);
 		worker->left_over = verdict == PARTS_LATE ? save->step : -1;

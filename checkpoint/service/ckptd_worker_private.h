@@ -49,14 +49,9 @@ void ckptd_worker_wake_owner(const struct ckptd_worker *worker);
 
 /* ---- called by the worker's thread, without the lock ---- */
 
-/* Post news for the session. The first takes ownership of any news; the others report that a save
- * is written or durable, has failed, or is over for all parts. */
-void ckptd_worker_post(struct ckptd_worker *worker, struct ckptd_news *news);
-void ckptd_worker_post_saved(struct ckptd_worker *worker, enum ckptd_news_type type, int64_t step,
-	int buffer, const struct ckpt_saved *saved);
-void ckptd_worker_post_failed(struct ckptd_worker *worker, int64_t step, int buffer,
-	const struct err *err);
-void ckptd_worker_post_decided(struct ckptd_worker *worker, int64_t step, bool committed);
+/* Posts news for the session; takes ownership of `text`, which may be NULL. */
+void ckptd_worker_post(struct ckptd_worker *worker, enum ckptd_news_type type, int buffer,
+	const struct save_result *result, char *text);
 
 /* Writes one save: whole, or this client's part of it. */
 void ckptd_worker_do_save(struct ckptd_worker *worker, const struct ckptd_save *save);

@@ -71,21 +71,17 @@ static struct ckpt_save_options options_for(struct ckptd_worker *worker)
 static void save_whole(struct ckptd_worker *worker, const struct ckptd_save *save)
 {
 	const struct ckpt_save_options options = options_for(worker);
-	struct ckpt_saved saved;
-	struct err err = { 0 };
-	if (ckpt_save(&worker->plan.dir, snapshot_of(worker, save), worker->plan.attach->token,
-			&options, &saved, &err)
-		< 0) {
-		ckptd_worker_post_failed(worker, save->at.step, (int)save->buffer, &err);
-		return;
-	}
-	ckptd_worker_post_saved(worker, NEWS_DURABLE, save->at.step, (int)save->buffer, &saved);
-	ckptd_worker_clean_up(worker, save->at.step);
+	struct save_result result = { .outcome = SAVE_FAILED, .step = save->at.step };
+	ckpt_save(&worker->plan.dir, snapshot_of(worker, save), worker->plan.attach->token, &options,
+		&result, &result.err);
+	ckptd_worker_post(worker, NEWS_ENDED, (int)save->buffer, &result, NULL);
+	if (result.outcome == SAVE_DURABLE)
+		ckptd_worker_clean_up(worker, save->at.step);
 }
 
 /* The text of this part's file, once it is durable; NULL on error. */
 static char *write_part(struct ckptd_worker *worker, const struct ckptd_save *save, size_t *size,
-	struct ckpt_saved *saved, struct err *err)
+	struct save_result *result)
 {
 	const struct ckpt_save_options options = options_for(worker);
 	const struct ckptd_attach *attach = worker->plan.attach;
@@ -95,11 +91,11 @@ static char *write_part(struct ckptd_worker *worker, const struct ckptd_save *sa
 	if (text)
 		return text;
 	if (save->buffer < 0)
-		err_fail(err, EXIT_LOST,
+		err_fail(&result->err, EXIT_LOST,
 			"checkpoint: part %d of %d, which was written, is not there any more",
 			(int)attach->part + 1, (int)attach->parts);
 	else if (ckpt_save_part(dir, snapshot_of(worker, save), attach->token, &options, &text, size,
-				 saved, err)
+				 result, &result->err)
 		< 0)
 		text = NULL;
 	return text;
@@ -125,43 +121,35 @@ static int begin_own(struct ckptd_worker *worker, int64_t step, struct err *err)
 
 static void save_part(struct ckptd_worker *worker, const struct ckptd_save *save)
 {
-	struct ckpt_saved saved = { 0 };
-	struct err err = { 0 };
+	struct save_result result = { .outcome = SAVE_FAILED, .step = save->at.step };
 	size_t size = 0;
 	int buffer = (int)save->buffer;
 	if (worker->left_over == save->at.step)
 		worker->left_over = -1;
-	if (worker->parts && begin_own(worker, save->at.step, &err) < 0) {
-		ckptd_worker_post_failed(worker, save->at.step, buffer, &err);
+	if (worker->parts && begin_own(worker, save->at.step, &result.err) < 0) {
+		ckptd_worker_post(worker, NEWS_ENDED, buffer, &result, NULL);
 		return;
 	}
-	char *text = write_part(worker, save, &size, &saved, &err);
-	if (!text)
-		ckptd_worker_post_failed(worker, save->at.step, buffer, &err);
-	else if (worker->parts)
-		ckptd_worker_post_saved(worker, NEWS_WRITTEN, save->at.step, buffer, &saved);
-	if (worker->parts) {
-		tell_own(worker, save->at.step, text, size, &err);
-	} else if (text) {
-		struct ckptd_news *news = ckptd_news_make(NEWS_PART, save->at.step, buffer);
-		news->bytes = saved.bytes;
-		news->seconds = saved.seconds;
-		news->text = text;
-		news->size = size;
-		ckptd_worker_post(worker, news);
-	}
+	char *text = write_part(worker, save, &size, &result);
+	if (text)
+		result.outcome = SAVE_WRITTEN;
+	ckptd_worker_post(worker, text && !worker->parts ? NEWS_PART : NEWS_ENDED, buffer, &result,
+		worker->parts ? NULL : text);
+	if (worker->parts)
+		tell_own(worker, save->at.step, text, size, &result.err);
 }
 
 void ckptd_worker_do_save(struct ckptd_worker *worker, const struct ckptd_save *save)
 {
 	const struct ckptd_attach *attach = worker->plan.attach;
+	struct save_result there = { .outcome = attach->part == 0 ? SAVE_DURABLE : SAVE_WRITTEN,
+		.step = save->at.step,
+		.taken = true };
 	worker->next_progress = clock_now() + PROGRESS_SECONDS;
 	if (ckptd_already_committed(&worker->plan.dir, save->at.step, attach->token)) {
-		const struct ckpt_saved saved = { .taken = true };
-		ckptd_worker_post_saved(worker, attach->part == 0 ? NEWS_DURABLE : NEWS_WRITTEN,
-			save->at.step, (int)save->buffer, &saved);
+		ckptd_worker_post(worker, NEWS_ENDED, (int)save->buffer, &there, NULL);
 		if (worker->parts)
-			ckptd_worker_post_decided(worker, save->at.step, true);
+			ckptd_worker_post(worker, NEWS_DECIDED, -1, &there, NULL);
 	} else if (attach->parts == 1) {
 		save_whole(worker, save);
 	} else {

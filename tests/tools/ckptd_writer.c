@@ -31,15 +31,21 @@ static int fail(const struct err *err)
 	return (int)err->status;
 }
 
-static void on_event(void *arg, const struct ckptd_event *event)
+static void on_ended(void *arg, const struct save_result *result)
 {
 	(void)arg;
-	if (event->type == CKPTD_DURABLE)
-		printf("step %" PRId64 "\n", event->step);
-	if (event->type == CKPTD_FAILED)
-		printf("failed %" PRId64 ": %s\n", event->step, event->text);
-	if (event->type == CKPTD_RESTARTED || event->type == CKPTD_GONE)
-		printf("service: %s\n", event->text);
+	if (result->outcome == SAVE_DURABLE)
+		printf("step %" PRId64 "\n", result->step);
+	if (result->outcome == SAVE_FAILED)
+		printf("failed %" PRId64 ": %s\n", result->step, result->err.text);
+	fflush(stdout);
+}
+
+static void on_lost(void *arg, bool gone, const char *text)
+{
+	(void)arg;
+	(void)gone;
+	printf("service: %s\n", text);
 	fflush(stdout);
 }
 
@@ -74,7 +80,8 @@ static int start_writer(struct writer *writer, const struct ckpt_dir *dir, const
 		.timeout = PATIENCE,
 		.host = part == 0 && parts > 1 ? "127.0.0.1" : NULL,
 		.first = part > 0 ? first : NULL,
-		.event = on_event };
+		.ended = on_ended,
+		.lost = on_lost };
 	if (snapshot_memory_create(&writer->memory, 2, sizeof(struct ckpt_sample), err) < 0)
 		return -1;
 	/* Described in the slot, where its pointers lead, and kept outside of it. */

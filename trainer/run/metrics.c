@@ -131,15 +131,14 @@ int metrics_validation(struct metrics *metrics, uint64_t step, float loss, struc
 	return append(metrics, line, err);
 }
 
-int metrics_checkpoint(struct metrics *metrics, const struct metrics_checkpoint *checkpoint,
-	struct err *err)
+int metrics_checkpoint(struct metrics *metrics, const struct save_result *saved, struct err *err)
 {
 	char line[256], time[32];
 	snprintf(line, sizeof line,
 		"{\"step\": %lld, \"checkpoint\": {\"stall\": %.6f, \"flush\": %.6f, \"bytes\": %llu}, "
 		"\"time\": \"%s\"}\n",
-		(long long)checkpoint->step, checkpoint->stall, checkpoint->flush,
-		(unsigned long long)checkpoint->bytes, clock_iso8601(clock_wall(), time, sizeof time));
+		(long long)saved->step, saved->stall, saved->seconds, (unsigned long long)saved->bytes,
+		clock_iso8601(clock_wall(), time, sizeof time));
 	return append(metrics, line, err);
 }
 

@@ -7,6 +7,7 @@
 #include <stdbool.h>
 #include <stdint.h>
 
+#include "checkpoint/format/snapshot.h"
 #include "common/err.h"
 #include "trainer/ddp/ddp.h"
 
@@ -20,13 +21,6 @@ struct metrics_step {
 	bool skipped; /* the update was left out, since the loss or the norm is not finite */
 };
 
-struct metrics_checkpoint {
-	int64_t step;
-	double stall, flush; /* seconds that training stood still, and seconds from the hand-over until
-							the save was durable */
-	uint64_t bytes;
-};
-
 struct metrics;
 
 /* Creates `metrics-ATTEMPT.jsonl` in the folder, durably. */
@@ -35,8 +29,7 @@ struct metrics *metrics_open(int dirfd, int attempt, struct err *err);
 /* Append a line. When the file can't be written, lines are kept in memory and written by a later
  * call; the error is for a warning. */
 int metrics_step(struct metrics *metrics, const struct metrics_step *step, struct err *err);
-int metrics_checkpoint(struct metrics *metrics, const struct metrics_checkpoint *checkpoint,
-	struct err *err);
+int metrics_checkpoint(struct metrics *metrics, const struct save_result *saved, struct err *err);
 int metrics_validation(struct metrics *metrics, uint64_t step, float loss, struct err *err);
 
 /* Makes the lines durable; called before each save, so that no step up to a checkpoint lacks its

@@ -398,15 +398,11 @@ static int validate(struct run *run, uint64_t step, double *loss, struct err *er
 
 void train_loop_take_saves(struct run *run)
 {
-	struct async_saver_saved saved;
+	struct save_result saved;
 	struct err err;
 	while (run->saver && async_saver_take(run->saver, &saved)) {
-		const struct metrics_checkpoint line = { .step = saved.step,
-			.stall = saved.stall,
-			.flush = saved.flush,
-			.bytes = saved.bytes };
-		note_metrics(run, metrics_checkpoint(run->metrics, &line, &err), &err);
-		if (save_scheduler_saved(&run->scheduler, saved.stall, saved.flush,
+		note_metrics(run, metrics_checkpoint(run->metrics, &saved, &err), &err);
+		if (save_scheduler_saved(&run->scheduler, saved.stall, saved.seconds,
 				folder_mean_time_between(run->folder)))
 			log_info("checkpoint: one every %.0f s from now on: a save makes a step %.3f s longer "
 					 "and takes %.2f s, and the run is interrupted every %.1f h",

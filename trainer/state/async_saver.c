@@ -53,7 +53,7 @@ struct async_saver {
 	struct err err;              /* of the last save that failed */
 	struct begun recent[RECENT]; /* ring */
 	unsigned turn;
-	struct async_saver_saved untold[UNTOLD];
+	struct save_result untold[UNTOLD];
 	int untold_count;
 };
 
@@ -107,33 +107,31 @@ static bool is_writing(const struct async_saver *saver)
 	return false;
 }
 
-static void note_durable(struct async_saver *saver, const struct ckptd_event *event)
+static void note_durable(struct async_saver *saver, const struct save_result *result)
 {
 	pthread_mutex_lock(&saver->lock);
-	double stall = stall_of(saver, event->step);
+	double stall = stall_of(saver, result->step);
 	pthread_mutex_unlock(&saver->lock);
 	log_info("checkpoint: step %lld is durable: %.1f MB in %.2f s; training stood still for %.4f s",
-		(long long)event->step, (double)event->bytes * 1e-6, event->seconds, stall);
+		(long long)result->step, (double)result->bytes * 1e-6, result->seconds, stall);
 	pthread_mutex_lock(&saver->lock);
-	saver->newest = event->step;
-	set_writing(saver, event->step, -1);
+	saver->newest = result->step;
+	set_writing(saver, result->step, -1);
 	if (saver->untold_count == UNTOLD)
 		memmove(saver->untold, saver->untold + 1,
 			(size_t)--saver->untold_count * sizeof saver->untold[0]);
-	saver->untold[saver->untold_count++] = (struct async_saver_saved) { .step = event->step,
-		.bytes = event->bytes,
-		.stall = stall,
-		.flush = event->seconds };
+	saver->untold[saver->untold_count] = *result;
+	saver->untold[saver->untold_count++].stall = stall;
 	pthread_cond_broadcast(&saver->changed);
 	pthread_mutex_unlock(&saver->lock);
 }
 
-static void note_written(struct async_saver *saver, const struct ckptd_event *event)
+static void note_written(struct async_saver *saver, const struct save_result *result)
 {
 	pthread_mutex_lock(&saver->lock);
-	set_writing(saver, event->step, -1);
+	set_writing(saver, result->step, -1);
 	if (!is_first(saver))
-		saver->newest = event->step;
+		saver->newest = result->step;
 	pthread_cond_broadcast(&saver->changed);
 	pthread_mutex_unlock(&saver->lock);
 }
@@ -155,15 +153,15 @@ static void tell_failed(struct async_saver *saver, int64_t step, const char *tex
 			(long long)step, text);
 }
 
-static void note_failed(struct async_saver *saver, int64_t step, enum exit_status status,
-	const char *text)
+static void note_failed(struct async_saver *saver, int64_t step, const struct err *why)
 {
 	struct err owner;
-	tell_failed(saver, step, text);
-	bool lost = status == EXIT_FAULT && owner_verify(saver->plan.dir, saver->plan.token, &owner) < 0
+	tell_failed(saver, step, why->text);
+	bool lost = why->status == EXIT_FAULT
+		&& owner_verify(saver->plan.dir, saver->plan.token, &owner) < 0
 		&& owner.status == EXIT_FAULT;
 	pthread_mutex_lock(&saver->lock);
-	err_fail(&saver->err, status, "%s", text);
+	saver->err = *why;
 	set_writing(saver, step, -1);
 	if (saver->begun == step)
 		saver->begun = saver->newest;
@@ -173,16 +171,22 @@ static void note_failed(struct async_saver *saver, int64_t step, enum exit_statu
 	pthread_mutex_unlock(&saver->lock);
 }
 
-static void take_event(void *arg, const struct ckptd_event *event)
+static void take_result(void *arg, const struct save_result *result)
 {
 	struct async_saver *saver = arg;
-	switch (event->type) {
-	case CKPTD_WRITTEN: note_written(saver, event); break;
-	case CKPTD_DURABLE: note_durable(saver, event); break;
-	case CKPTD_FAILED: note_failed(saver, event->step, event->status, event->text); break;
-	case CKPTD_RESTARTED:
-	case CKPTD_GONE: log_warn("checkpoint: %s; training goes on", event->text); break;
-	}
+	if (result->outcome == SAVE_DURABLE)
+		note_durable(saver, result);
+	else if (result->outcome == SAVE_WRITTEN)
+		note_written(saver, result);
+	else
+		note_failed(saver, result->step, &result->err);
+}
+
+static void tell_lost(void *arg, bool gone, const char *text)
+{
+	(void)arg;
+	(void)gone;
+	log_warn("checkpoint: %s; training goes on", text);
 }
 
 /* ---- the thread that hands over ---- */
@@ -194,7 +198,7 @@ static bool take_copies(struct async_saver *saver)
 	if (!saver->snapshot_copy)
 		return true;
 	if (device_snapshot_finish(saver->snapshot_copy, saver->plan.patience, &err) < 0) {
-		note_failed(saver, saver->next.step, err.status, err.text);
+		note_failed(saver, saver->next.step, &err);
 		return false;
 	}
 	log_debug("checkpoint: the state after step %lld is copied: the device took %.6f s for %.1f MB",
@@ -215,7 +219,7 @@ static void hand_over(struct async_saver *saver)
 	set_writing(saver, -1, saver->next.step);
 	pthread_mutex_unlock(&saver->lock);
 	if (ckptd_client_save(saver->client, saver->buffer, &saver->next, &err) < 0)
-		note_failed(saver, saver->next.step, err.status, err.text);
+		note_failed(saver, saver->next.step, &err);
 	else
 		log_debug("checkpoint: step %lld is handed over", (long long)saver->next.step);
 }
@@ -321,7 +325,8 @@ static int open_client(struct async_saver *saver, struct err *err)
 		.host = layout->parts > 1 ? plan->host : NULL,
 		.first = plan->first,
 		.timeout = plan->start_timeout,
-		.event = take_event,
+		.ended = take_result,
+		.lost = tell_lost,
 		.arg = saver };
 	saver->client = ckptd_client_open(&service, err);
 	return saver->client ? 0 : -1;
@@ -442,7 +447,7 @@ static int give_away(struct async_saver *saver, int64_t step, int buffer)
 	settle_stall(saver, buffer);
 	if (device_snapshot_begin(saver->snapshot_copy, buffer, &err) == 0)
 		return buffer;
-	note_failed(saver, step, err.status, err.text);
+	note_failed(saver, step, &err);
 	return -1;
 }
 
@@ -496,7 +501,7 @@ int async_saver_wait(struct async_saver *saver, uint64_t step, struct err *err)
 	return begun ? ckptd_client_wait(saver->client, (int64_t)step, patience, err) : -1;
 }
 
-bool async_saver_take(struct async_saver *saver, struct async_saver_saved *saved)
+bool async_saver_take(struct async_saver *saver, struct save_result *saved)
 {
 	pthread_mutex_lock(&saver->lock);
 	bool any = saver->untold_count > 0;

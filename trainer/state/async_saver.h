@@ -45,14 +45,6 @@ struct async_saver_plan {
 
 struct async_saver;
 
-/* A save that has become durable. */
-struct async_saver_saved {
-	int64_t step;
-	uint64_t bytes;
-	double stall, flush; /* seconds that training stood still for it, and seconds from the hand-over
-							until it was durable */
-};
-
 /* Makes the buffers, moves a state in host memory into one, starts the thread and finds or starts
  * the service. *saver becomes NULL when this part has nothing to write. */
 int async_saver_start(struct async_saver **saver, const struct async_saver_plan *plan,
@@ -77,8 +69,9 @@ void async_saver_save(struct async_saver *saver, const struct state *state,
  * it still runs. */
 int async_saver_wait(struct async_saver *saver, uint64_t step, struct err *err);
 
-/* Takes the oldest durable save that was not taken yet; false when there is none. Part 0 only. */
-bool async_saver_take(struct async_saver *saver, struct async_saver_saved *saved);
+/* Takes the result of the oldest durable save that was not taken yet; false when there is none.
+ * Part 0 only. */
+bool async_saver_take(struct async_saver *saver, struct save_result *saved);
 
 /* Exit status for this attempt when the directory has another owner now; 0 while it is ours. */
 int async_saver_fault(struct async_saver *saver);

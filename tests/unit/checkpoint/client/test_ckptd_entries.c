@@ -20,9 +20,9 @@ static struct ckptd_entry *add(struct ckptd_entries *entries, int64_t step, int 
 	return entry;
 }
 
-static void end(struct ckptd_entry *entry, enum ckptd_entry_state state)
+static void end(struct ckptd_entry *entry, enum save_outcome outcome)
 {
-	entry->state = state;
+	entry->result.outcome = outcome;
 	entry->buffer = -1;
 }
 
@@ -32,7 +32,7 @@ static void a_buffer_is_one_save_s(void **state)
 	struct ckptd_entry *first = add(&entries, 1, 0), *second = add(&entries, 2, 1);
 	assert_false(ckptd_entries_is_free(&entries, 0) || ckptd_entries_is_free(&entries, 1));
 	assert_true(ckptd_entries_is_free(&entries, 2));
-	end(first, ENTRY_DURABLE);
+	end(first, SAVE_DURABLE);
 	assert_true(ckptd_entries_is_free(&entries, 0));
 	assert_int_equal(ckptd_entries_undone(&entries), 1);
 	ckptd_entries_drop(&entries, second);
@@ -53,11 +53,11 @@ static void saves_are_found_by_their_step(void **state)
 	assert_ptr_equal(ckptd_entries_find(&entries, 5), again);
 	assert_ptr_equal(ckptd_entries_running(&entries, 5), failed);
 	assert_ptr_equal(ckptd_entries_first_running(&entries), failed);
-	end(failed, ENTRY_FAILED);
+	end(failed, SAVE_FAILED);
 	assert_ptr_equal(ckptd_entries_running(&entries, 5), again);
 	assert_ptr_equal(ckptd_entries_first_running(&entries), other);
-	end(again, ENTRY_DURABLE);
-	end(other, ENTRY_DURABLE);
+	end(again, SAVE_DURABLE);
+	end(other, SAVE_DURABLE);
 	assert_null(ckptd_entries_running(&entries, 5));
 	assert_null(ckptd_entries_first_running(&entries));
 	assert_ptr_equal(ckptd_entries_find(&entries, 5), again);
@@ -79,12 +79,12 @@ static void only_what_no_service_has_had_is_refused(void **state)
 	assert_true(ckptd_entries_have_new(&entries));
 	ckptd_entries_unsend(&entries);
 	ckptd_entries_refuse_new(&entries, &why);
-	assert_int_equal(handed->state, ENTRY_WAITS);
+	assert_int_equal(handed->result.outcome, SAVE_RUNS);
 	assert_true(handed->handed && !handed->sent);
 	assert_false(ckptd_entries_is_free(&entries, 0));
-	assert_int_equal(fresh->state, ENTRY_REFUSED);
-	assert_int_equal(fresh->err.status, EXIT_LOST);
-	assert_string_equal(fresh->err.text, "no service");
+	assert_int_equal(fresh->result.outcome, SAVE_REFUSED);
+	assert_int_equal(fresh->result.err.status, EXIT_LOST);
+	assert_string_equal(fresh->result.err.text, "no service");
 	assert_true(ckptd_entries_is_free(&entries, 1));
 	assert_false(ckptd_entries_have_new(&entries));
 	/* What was not sent to the service that is there now is not handed over by it. */
@@ -101,8 +101,8 @@ static void a_written_part_is_over_before_it_is_done(void **state)
 	struct ckptd_entries first = { 0 }, other = { .part = true };
 	struct ckptd_entry *own = add(&first, 1, 0), *part = add(&other, 1, 0),
 					   *later = add(&other, 2, 1);
-	end(own, ENTRY_WRITTEN);
-	end(part, ENTRY_WRITTEN);
+	end(own, SAVE_WRITTEN);
+	end(part, SAVE_WRITTEN);
 	assert_false(ckptd_entries_is_over(&first, own));
 	assert_true(ckptd_entries_is_over(&other, part));
 	ckptd_entries_decide(&first, 1);
@@ -112,7 +112,7 @@ static void a_written_part_is_over_before_it_is_done(void **state)
 	ckptd_entries_decide(&other, 1);
 	assert_true(ckptd_entries_is_done(&other, part));
 	assert_int_equal(ckptd_entries_undone(&other), 1);
-	end(later, ENTRY_WRITTEN);
+	end(later, SAVE_WRITTEN);
 	ckptd_entries_decide(&other, -1);
 	assert_int_equal(ckptd_entries_undone(&other), 0);
 	ckptd_entries_clear(&first);
@@ -124,7 +124,7 @@ static void the_last_few_are_remembered(void **state)
 	struct ckptd_entries entries = { 0 };
 	struct ckptd_entry *runs = add(&entries, 0, 0);
 	for (int64_t step = 1; step <= 20; step++) {
-		end(add(&entries, step, 1), step % 2 ? ENTRY_DURABLE : ENTRY_FAILED);
+		end(add(&entries, step, 1), step % 2 ? SAVE_DURABLE : SAVE_FAILED);
 		ckptd_entries_forget_old(&entries);
 	}
 	/* What has not had its end is never forgotten, however old it is. */

@@ -220,7 +220,7 @@ static void a_taken_name_keeps_what_has_it(void **state)
 {
 	struct ckpt_fixture run;
 	struct err err;
-	struct ckpt_saved saved;
+	struct save_result saved;
 	struct ckpt_sample sample;
 	ckpt_fixture_open(&run, files_path("taken"));
 	ckpt_fixture_save(&run, 4);

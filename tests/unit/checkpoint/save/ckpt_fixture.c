@@ -58,7 +58,7 @@ void ckpt_fixture_save_part(struct ckpt_fixture *fixture, int64_t step, int part
 	uint64_t shard_size)
 {
 	struct ckpt_sample sample;
-	struct ckpt_saved saved;
+	struct save_result saved;
 	struct err err;
 	ckpt_sample_fill(&sample, step);
 	ckpt_sample_part(&sample, part, parts, shard_size);

@@ -22,7 +22,8 @@
 #include "tests/unit/checkpoint/save/ckpt_fixture.h"
 #include "tests/unit/files.h"
 
-static int commit(struct ckpt_fixture *run, int64_t step, struct ckpt_saved *saved, struct err *err)
+static int commit(struct ckpt_fixture *run, int64_t step, struct save_result *saved,
+	struct err *err)
 {
 	return ckpt_commit(&run->dir, step, run->owner.token, run->parts, run->text, run->size, saved,
 		err);
@@ -90,7 +91,7 @@ static void any_number_of_parts_and_shards_holds_the_state(void **state)
 	static const uint64_t sizes[] = { 0, 1, 300, 100000 };
 	struct ckpt_fixture run;
 	struct err err;
-	struct ckpt_saved saved;
+	struct save_result saved;
 	ckpt_fixture_open(&run, files_path("parts"));
 	int64_t step = 0;
 	for (int parts = 1; parts <= CKPT_FIXTURE_PARTS; parts++)
@@ -300,7 +301,7 @@ static void progress_reaches_the_total(void **state)
 {
 	struct ckpt_fixture run;
 	struct ckpt_sample sample;
-	struct ckpt_saved saved;
+	struct save_result saved;
 	struct progress seen = { .run = &run };
 	struct ckpt_save_options options = { .progress = progress, .arg = &seen };
 	ckpt_fixture_open(&run, files_path("progress"));

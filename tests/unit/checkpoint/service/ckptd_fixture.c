@@ -35,20 +35,30 @@ const char *ckptd_program(void)
 	return path;
 }
 
-static void on_event(void *arg, const struct ckptd_event *event)
+static void note(struct ckptd_fixture *fixture, struct ckptd_event event, const char *text)
 {
-	struct ckptd_fixture *fixture = arg;
+	snprintf(event.text, sizeof event.text, "%s", text);
 	pthread_mutex_lock(&fixture->lock);
-	if (fixture->count < CKPTD_EVENTS) {
-		fixture->events[fixture->count] = *event;
-		snprintf(fixture->texts[fixture->count], sizeof fixture->texts[0], "%s",
-			event->text ? event->text : "");
-		fixture->count++;
-	}
+	if (fixture->count < CKPTD_EVENTS)
+		fixture->events[fixture->count++] = event;
 	ckptd_fixture_event *also = fixture->also;
 	pthread_mutex_unlock(&fixture->lock);
 	if (also)
-		also(fixture, event);
+		also(fixture, &event);
+}
+
+static void on_ended(void *arg, const struct save_result *result)
+{
+	const struct ckptd_event event = { .type = (enum ckptd_event_type)result->outcome,
+		.step = result->step,
+		.bytes = result->bytes,
+		.seconds = result->seconds };
+	note(arg, event, result->err.text);
+}
+
+static void on_lost(void *arg, bool gone, const char *text)
+{
+	note(arg, (struct ckptd_event) { .type = gone ? CKPTD_GONE : CKPTD_RESTARTED }, text);
 }
 
 /* Tensors and slices are dealt out in their order; the ballast is the last part's. */
@@ -96,7 +106,8 @@ void ckptd_fixture_make(struct ckptd_fixture *fixture, const char *path, size_t 
 		.snapshot = &fixture->snapshot,
 		.timeout = HANG_SECONDS,
 		.host = "127.0.0.1",
-		.event = on_event,
+		.ended = on_ended,
+		.lost = on_lost,
 		.arg = fixture };
 }
 
@@ -182,7 +193,7 @@ const char *ckptd_fixture_await(struct ckptd_fixture *fixture, enum ckptd_event_
 {
 	int first;
 	CKPTD_UNTIL(find_event(fixture, type, step, &first) > 0);
-	return fixture->texts[first];
+	return fixture->events[first].text;
 }
 
 static void check_ballast(struct ckptd_fixture *fixture, struct ckpt *ckpt, int64_t step)

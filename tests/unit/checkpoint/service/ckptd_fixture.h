@@ -15,6 +15,24 @@
 
 #define CKPTD_EVENTS 1024
 
+/* The end of a save, or news about the service. */
+enum ckptd_event_type {
+	CKPTD_WRITTEN = SAVE_WRITTEN,
+	CKPTD_DURABLE = SAVE_DURABLE,
+	CKPTD_FAILED = SAVE_FAILED,
+	CKPTD_NO_SERVICE = SAVE_REFUSED,
+	CKPTD_RESTARTED,
+	CKPTD_GONE,
+};
+
+struct ckptd_event {
+	enum ckptd_event_type type;
+	int64_t step;
+	uint64_t bytes;
+	double seconds;
+	char text[400];
+};
+
 struct ckptd_fixture;
 typedef void ckptd_fixture_event(struct ckptd_fixture *fixture, const struct ckptd_event *event);
 
@@ -30,7 +48,6 @@ struct ckptd_fixture {
 	size_t ballast; /* bytes */
 	pthread_mutex_t lock;
 	struct ckptd_event events[CKPTD_EVENTS];
-	char texts[CKPTD_EVENTS][400];
 	int count;
 	ckptd_fixture_event *also;
 };

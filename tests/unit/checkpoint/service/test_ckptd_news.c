@@ -13,7 +13,7 @@
 
 static void put(struct ckptd_news_queue *queue, int64_t step)
 {
-	struct ckptd_news *news = ckptd_news_make(NEWS_PART, step, 1);
+	struct ckptd_news *news = ckptd_news_make(NEWS_PART, 1, &(struct save_result) { .step = step });
 	news->text = strdup("part");
 	ckptd_news_put(queue, news);
 }
@@ -23,7 +23,7 @@ static void takes(struct ckptd_news_queue *queue, int64_t step)
 	struct ckptd_news *news = ckptd_news_take(queue);
 	assert_non_null(news);
 	assert_int_equal(news->type, NEWS_PART);
-	assert_int_equal(news->step, step);
+	assert_int_equal(news->result.step, step);
 	assert_int_equal(news->buffer, 1);
 	ckptd_news_free(news);
 }

@@ -64,9 +64,9 @@ static void attempt(int dirfd, int number, uint64_t first, uint64_t last)
 			.milliseconds = number * 17 + 1 };
 		assert_int_equal(metrics_step(metrics, &line, &err), 0);
 		/* Lines about saves come late and are no points of the curve. */
-		const struct metrics_checkpoint saved = { .step = (int64_t)step - 3,
+		const struct save_result saved = { .step = (int64_t)step - 3,
 			.stall = 0.5,
-			.flush = 1e-9,
+			.seconds = 1e-9,
 			.bytes = INT64_MAX };
 		if (step % 4 == 0 && number != 0)
 			assert_int_equal(metrics_checkpoint(metrics, &saved, &err), 0);
