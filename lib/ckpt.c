@@ -162,7 +162,7 @@ static int open_stages(struct muster_ckpt *ckpt, const char *path, struct err *e
 
 static void release(struct muster_ckpt *ckpt)
 {
-	ckptd_client_close(ckpt->client);
+	ckptd_client_close(ckpt->client, 0);
 	folder_close(ckpt->folder, true);
 	snapshot_memory_release(&ckpt->memory);
 	plan_release(&ckpt->plan);

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Hands snapshots to the checkpoint service without making the trainer wait for it. One thread owns
- * the connection. The trainer's calls note what they want under the lock, wake the thread, and wait
- * for the result. A save stays in the list until it ends, so that a new service can be given it
- * again. */
+ * the connection, and completes the buffers before it hands them over. The trainer's calls note
+ * what they want under the lock, wake the thread, and some wait for the result. A save stays in the
+ * list until it ends, so that a new service can be given it again. */
 #include "config.h"
 #include "checkpoint/client/ckptd_client.h"
 
@@ -112,6 +112,7 @@ static void give_up(struct ckptd_client *client)
 
 static void look_for_service(struct ckptd_client *client)
 {
+	struct ckptd_entry *entry;
 	bool lost = client->why.text[0], again = client->gone;
 	char reason[sizeof client->why.text], text[sizeof reason + 200];
 	snprintf(reason, sizeof reason, "%s", client->why.text);
@@ -125,8 +126,9 @@ static void look_for_service(struct ckptd_client *client)
 			tell_lost(client, text);
 		return;
 	}
-	ckptd_entries_refuse_new(&client->entries, &client->why);
-	pthread_cond_broadcast(&client->changed);
+	while ((entry = ckptd_entries_first_new(&client->entries, true)))
+		end_entry(client, entry,
+			(struct save_result) { .outcome = SAVE_REFUSED, .err = client->why });
 	client->gone = true;
 	snprintf(text, sizeof text, "%s", client->why.text);
 	if (!again)
@@ -152,11 +154,27 @@ static void lose_service(struct ckptd_client *client, const struct err *why)
 
 /* ---- the thread ---- */
 
+/* Called with the lock held; releases it while it waits. */
+static void complete_saves(struct ckptd_client *client)
+{
+	struct save_result failed = { .outcome = SAVE_FAILED };
+	struct ckptd_entry *entry;
+	while ((entry = ckptd_entries_first_new(&client->entries, false))) {
+		pthread_mutex_unlock(&client->lock);
+		int rc = client->plan.complete(client->plan.arg, entry->buffer, &entry->step, &failed.err);
+		pthread_mutex_lock(&client->lock);
+		entry->complete = true;
+		entry->since = clock_now();
+		if (rc < 0)
+			end_entry(client, entry, failed);
+	}
+}
+
 static int send_saves(struct ckptd_client *client, struct err *err)
 {
 	struct ckptd_conn *conn = &client->contact.link.conn;
 	for (struct ckptd_entry *entry = client->entries.first; entry; entry = entry->next) {
-		if (entry->sent || ckptd_entries_is_done(&client->entries, entry))
+		if (entry->sent || !entry->complete || ckptd_entries_is_done(&client->entries, entry))
 			continue;
 		const struct ckptd_message save = { .type = CKPTD_SAVE,
 			.save = { entry->buffer, entry->step } };
@@ -249,6 +267,7 @@ static void *run(void *arg)
 	struct err err;
 	pthread_mutex_lock(&client->lock);
 	while (!client->closing) {
+		complete_saves(client);
 		if (is_time_to_look(client))
 			look_for_service(client);
 		if (client->connected && (send_saves(client, &err) < 0 || receive(client, &err) < 0)) {
@@ -317,18 +336,6 @@ struct ckptd_client *ckptd_client_open(const struct ckptd_plan *plan, struct err
 	return NULL;
 }
 
-void ckptd_client_close(struct ckptd_client *client)
-{
-	if (!client)
-		return;
-	pthread_mutex_lock(&client->lock);
-	client->closing = true;
-	pthread_mutex_unlock(&client->lock);
-	wake(client);
-	pthread_join(client->thread, NULL);
-	release(client);
-}
-
 /* ---- the trainer's calls ---- */
 
 const char *ckptd_client_address(const struct ckptd_client *client)
@@ -356,9 +363,9 @@ static bool wait_for_change(struct ckptd_client *client, struct deadline deadlin
 static int free_buffer(const struct ckptd_client *client, int live)
 {
 	const struct ckptd_entries *entries = &client->entries;
-	for (int buffer = 0; buffer < client->plan.memory->buffers
-		 && (live < 0 || ckptd_entries_is_free(entries, live));
-		 buffer++)
+	bool ready =
+		!ckptd_entries_have_new(entries) && (live < 0 || ckptd_entries_is_free(entries, live));
+	for (int buffer = 0; ready && buffer < client->plan.memory->buffers; buffer++)
 		if (buffer != live && ckptd_entries_is_free(entries, buffer))
 			return buffer;
 	return -1;
@@ -380,27 +387,45 @@ int ckptd_client_buffer(struct ckptd_client *client, int live, double seconds)
 	return buffer;
 }
 
+/* Called with the lock held. NULL with err set: the buffer can't be queued. */
+static struct ckptd_entry *add(struct ckptd_client *client, int buffer,
+	const struct save_step *step, struct err *err)
+{
+	struct ckptd_entry *entry = NULL;
+	if (buffer < 0 || buffer >= client->plan.memory->buffers
+		|| !ckptd_entries_is_free(&client->entries, buffer))
+		err_set(err,
+			"service: buffer %d can't be handed over: it is none, or was handed over before",
+			buffer);
+	else if (!(entry = ckptd_entries_add(&client->entries, step, buffer, clock_now())))
+		err_set(err, "service: no memory");
+	if (entry) {
+		entry->complete = !client->plan.complete;
+		wake(client);
+	}
+	return entry;
+}
+
+int ckptd_client_begin(struct ckptd_client *client, int buffer, const struct save_step *step,
+	struct err *err)
+{
+	pthread_mutex_lock(&client->lock);
+	int rc = add(client, buffer, step, err) ? 0 : -1;
+	pthread_mutex_unlock(&client->lock);
+	return rc;
+}
+
 int ckptd_client_save(struct ckptd_client *client, int buffer, const struct save_step *step,
 	struct err *err)
 {
-	struct ckptd_entries *entries = &client->entries;
-	struct ckptd_entry *entry = NULL;
-	int rc = 0;
 	pthread_mutex_lock(&client->lock);
-	if (buffer < 0 || buffer >= client->plan.memory->buffers
-		|| !ckptd_entries_is_free(entries, buffer))
-		rc = err_set(err,
-			"service: buffer %d can't be handed over: it is none, or was handed over before",
-			buffer);
-	else if (!(entry = ckptd_entries_add(entries, step, buffer, clock_now())))
-		rc = err_set(err, "service: no memory");
-	if (entry)
-		wake(client);
+	struct ckptd_entry *entry = add(client, buffer, step, err);
+	int rc = entry ? 0 : -1;
 	while (entry && entry->result.outcome == SAVE_RUNS && !entry->handed)
 		pthread_cond_wait(&client->changed, &client->lock);
 	if (entry && entry->result.outcome == SAVE_REFUSED) {
 		*err = entry->result.err;
-		ckptd_entries_drop(entries, entry);
+		ckptd_entries_drop(&client->entries, entry);
 		rc = -1;
 	}
 	pthread_mutex_unlock(&client->lock);
@@ -437,7 +462,7 @@ int ckptd_client_wait(struct ckptd_client *client, int64_t step, double seconds,
 		;
 	if (!entry) {
 		rc = err_set(err, "checkpoint: step %" PRId64 " was not handed over", step);
-	} else if (entry->result.outcome == SAVE_FAILED) {
+	} else if (entry->result.outcome == SAVE_FAILED || entry->result.outcome == SAVE_REFUSED) {
 		*err = entry->result.err;
 		rc = -1;
 	} else if (!ckptd_entries_is_over(entries, entry)) {
@@ -445,4 +470,30 @@ int ckptd_client_wait(struct ckptd_client *client, int64_t step, double seconds,
 	}
 	pthread_mutex_unlock(&client->lock);
 	return rc;
+}
+
+static bool has_buffers(const struct ckptd_client *client)
+{
+	for (int buffer = 0; buffer < client->plan.memory->buffers; buffer++)
+		if (!ckptd_entries_is_free(&client->entries, buffer))
+			return true;
+	return false;
+}
+
+bool ckptd_client_close(struct ckptd_client *client, double seconds)
+{
+	struct deadline deadline = deadline_in(seconds);
+	if (!client)
+		return true;
+	pthread_mutex_lock(&client->lock);
+	while (has_buffers(client) && wait_for_change(client, deadline))
+		;
+	bool closing = client->closing = !ckptd_entries_have_new(&client->entries);
+	pthread_mutex_unlock(&client->lock);
+	if (!closing)
+		return false;
+	wake(client);
+	pthread_join(client->thread, NULL);
+	release(client);
+	return true;
 }

@@ -28,12 +28,17 @@ const char *ckptd_client_address(const struct ckptd_client *client);
 int64_t ckptd_client_service(const struct ckptd_client *client);
 
 /* Returns a buffer that may be filled: neither `live` nor handed over or being written. Waits up to
- * `seconds` for one, and for the save of `live` to end as well (`live` -1: no buffer is live). -1:
- * there is none. */
+ * `seconds` for one, until the save before is handed over, and for the save of `live` to end as
+ * well (`live` -1: no buffer is live). -1: there is none. */
 int ckptd_client_buffer(struct ckptd_client *client, int live, double seconds);
 
-/* Hands the buffer over. -1 with err set when no service could be found or started; the buffer is
- * free again. */
+/* Queues the buffer, which the client's thread completes and hands over. What becomes of it is told
+ * by the plan's `ended`. -1: it can't be queued. */
+int ckptd_client_begin(struct ckptd_client *client, int buffer, const struct save_step *step,
+	struct err *err);
+
+/* The same, and waits until the buffer is handed over. -1 with err set also when no service could
+ * be found or started; the buffer is free again. */
 int ckptd_client_save(struct ckptd_client *client, int buffer, const struct save_step *step,
 	struct err *err);
 
@@ -41,8 +46,9 @@ int ckptd_client_save(struct ckptd_client *client, int buffer, const struct save
  * -1 with the save's error, or with EXIT_LOST when the save still runs after `seconds`. */
 int ckptd_client_wait(struct ckptd_client *client, int64_t step, double seconds, struct err *err);
 
-/* Closes the connection without waiting for what was handed over: the service finishes that. NULL
- * is allowed. */
-void ckptd_client_close(struct ckptd_client *client);
+/* Waits up to `seconds` until all buffers are free, and closes the connection: the service finishes
+ * what was handed over. False when a save is not even handed over by then: the thread hangs, and
+ * the client stays. NULL is allowed. */
+bool ckptd_client_close(struct ckptd_client *client, double seconds);
 
 #endif

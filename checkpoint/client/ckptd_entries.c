@@ -3,7 +3,10 @@
  * alone. */
 #include "checkpoint/client/ckptd_entries.h"
 
+#include <inttypes.h>
 #include <stdlib.h>
+
+#include "common/log.h"
 
 #define REMEMBERED 8 /* ended saves that are kept for ckptd_client_wait */
 
@@ -70,7 +73,7 @@ struct ckptd_entry *ckptd_entries_running(const struct ckptd_entries *entries, i
 struct ckptd_entry *ckptd_entries_first_running(const struct ckptd_entries *entries)
 {
 	struct ckptd_entry *entry = entries->first;
-	while (entry && ckptd_entries_is_over(entries, entry))
+	while (entry && (!entry->complete || ckptd_entries_is_over(entries, entry)))
 		entry = entry->next;
 	return entry;
 }
@@ -91,27 +94,18 @@ int ckptd_entries_undone(const struct ckptd_entries *entries)
 	return count;
 }
 
-static bool is_new(const struct ckptd_entry *entry)
+struct ckptd_entry *ckptd_entries_first_new(const struct ckptd_entries *entries, bool complete)
 {
-	return entry->result.outcome == SAVE_RUNS && !entry->handed;
+	struct ckptd_entry *entry = entries->first;
+	while (entry
+		&& (entry->result.outcome != SAVE_RUNS || entry->handed || entry->complete != complete))
+		entry = entry->next;
+	return entry;
 }
 
 bool ckptd_entries_have_new(const struct ckptd_entries *entries)
 {
-	for (const struct ckptd_entry *entry = entries->first; entry; entry = entry->next)
-		if (is_new(entry))
-			return true;
-	return false;
-}
-
-void ckptd_entries_refuse_new(struct ckptd_entries *entries, const struct err *why)
-{
-	for (struct ckptd_entry *entry = entries->first; entry; entry = entry->next)
-		if (is_new(entry)) {
-			entry->result.outcome = SAVE_REFUSED;
-			entry->buffer = -1;
-			entry->result.err = *why;
-		}
+	return ckptd_entries_first_new(entries, true) || ckptd_entries_first_new(entries, false);
 }
 
 void ckptd_entries_unsend(struct ckptd_entries *entries)
@@ -123,7 +117,10 @@ void ckptd_entries_unsend(struct ckptd_entries *entries)
 void ckptd_entries_hand(struct ckptd_entries *entries)
 {
 	for (struct ckptd_entry *entry = entries->first; entry; entry = entry->next)
-		entry->handed |= entry->sent;
+		if (entry->sent && !entry->handed) {
+			entry->handed = true;
+			log_debug("checkpoint: step %" PRId64 " is handed over", entry->step.step);
+		}
 }
 
 void ckptd_entries_decide(struct ckptd_entries *entries, int64_t step)

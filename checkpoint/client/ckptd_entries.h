@@ -16,8 +16,9 @@ struct ckptd_entry {
 	struct save_step step;
 	int buffer; /* -1: freed */
 	struct save_result result;
-	bool sent;    /* to the current service */
-	bool handed;  /* to some service: it can't be refused any more */
+	bool complete; /* its buffer holds all of the step */
+	bool sent;     /* to the current service */
+	bool handed;   /* to some service: it can't be refused any more */
 	bool decided; /* parts other than 0: the whole save is over, so no service needs to know of this
 					 part */
 	double since; /* clock_now() when it was added */
@@ -45,7 +46,7 @@ bool ckptd_entries_is_over(const struct ckptd_entries *entries, const struct ckp
 bool ckptd_entries_is_done(const struct ckptd_entries *entries, const struct ckptd_entry *entry);
 
 /* The last save of `step`; the first of `step` that is not over; the first of any step that is not
- * over. NULL: none. */
+ * over and has a complete buffer. NULL: none. */
 struct ckptd_entry *ckptd_entries_find(const struct ckptd_entries *entries, int64_t step);
 struct ckptd_entry *ckptd_entries_running(const struct ckptd_entries *entries, int64_t step);
 struct ckptd_entry *ckptd_entries_first_running(const struct ckptd_entries *entries);
@@ -56,11 +57,11 @@ bool ckptd_entries_is_free(const struct ckptd_entries *entries, int buffer);
 /* The number of saves that are not done. */
 int ckptd_entries_undone(const struct ckptd_entries *entries);
 
-/* Whether some saves wait that have not reached any service. */
-bool ckptd_entries_have_new(const struct ckptd_entries *entries);
+/* The first save that has not reached any service, and whose buffer is complete or is not. */
+struct ckptd_entry *ckptd_entries_first_new(const struct ckptd_entries *entries, bool complete);
 
-/* Refuses the saves that have not reached any service and frees their buffers. */
-void ckptd_entries_refuse_new(struct ckptd_entries *entries, const struct err *why);
+/* Whether there is one of either kind. */
+bool ckptd_entries_have_new(const struct ckptd_entries *entries);
 
 /* The service was replaced: nothing has been sent to the new one. */
 void ckptd_entries_unsend(struct ckptd_entries *entries);

@@ -24,9 +24,12 @@ struct ckptd_plan {
 	const char *host;   /* part 0 of several: this node's address that other nodes can reach */
 	const char *first;  /* parts other than 0: ckptd_client_address of part 0 */
 	double timeout;     /* seconds to start or reach a service */
-	/* The two callbacks run on the client's thread and must not call the client. They may be NULL.
-	 * `ended`: a save has ended, or this part of it is written; the buffer is free. Only part 0's
-	 * saves become DURABLE. */
+	/* The callbacks run on the client's thread and must not call the client. They may be NULL.
+	 * `complete`: a buffer is to be handed over for the first time; waits until all of the step is
+	 * in it. -1: it can't be, and the save fails. */
+	int (*complete)(void *arg, int buffer, const struct save_step *step, struct err *err);
+	/* A save has ended, or this part of it is written; the buffer is free. Only part 0's saves
+	 * become DURABLE. */
 	void (*ended)(void *arg, const struct save_result *result);
 	/* The service was lost, and `text` says why. Another one took over; or, with `gone`, none could
 	 * be started, and the next save tries again. */

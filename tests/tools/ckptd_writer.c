@@ -143,7 +143,7 @@ int main(int argc, char **argv)
 			return fail(&err);
 	int status = save(writers, parts, atoll(argv[2]), atoll(argv[3]));
 	for (int part = 0; part < parts; part++) {
-		ckptd_client_close(writers[part].client);
+		ckptd_client_close(writers[part].client, 0);
 		snapshot_memory_release(&writers[part].memory);
 	}
 	ckpt_dir_close(&dir);

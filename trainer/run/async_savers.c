@@ -50,7 +50,7 @@ static int find_place(const struct run *run, struct place *place, struct err *er
 	return ERR_SHARED;
 }
 
-/* Called on the saver's thread before each hand-over: no step up to a checkpoint may lack its
+/* Called on the client's thread before each hand-over: no step up to a checkpoint may lack its
  * line. */
 static void sync_metrics(void *arg)
 {

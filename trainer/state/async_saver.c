@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* A state in host memory is not copied: its live buffer is handed over to the service, and the next
  * update writes into another one (buffer_pool.h). A state on a device is copied into a free buffer
- * (device_snapshot.h). A thread beside the training waits for the copies and hands the buffer over;
- * the client's own thread then reports what becomes of it. */
+ * (device_snapshot.h). The client's thread, beside the training, waits for the copies, hands the
+ * buffer over and reports what becomes of it. */
 #include "trainer/state/async_saver.h"
 
 #include <math.h>
@@ -14,7 +14,6 @@
 #include "checkpoint/directory/owner.h"
 #include "common/clock.h"
 #include "common/log.h"
-#include "common/thread.h"
 #include "trainer/state/layout.h"
 #include "trainer/state/device_snapshot.h"
 #include "trainer/state/buffer_pool.h"
@@ -38,19 +37,12 @@ struct async_saver {
 	struct device_snapshot *snapshot_copy; /* of a state on a device, else NULL */
 	const struct snapshot_memory *memory;  /* of the one or the other */
 	struct ckptd_client *client;
-	bool running;
-	pthread_t thread;
 
 	pthread_mutex_t lock; /* guards what follows */
-	pthread_cond_t changed;
-	bool busy, ending; /* busy: `next` is being handed over */
-	struct save_step next;
-	int buffer;                        /* of `next` */
-	int64_t writing[SNAPSHOT_BUFFERS]; /* steps whose buffers the service holds; -1: free */
-	int64_t newest;                    /* durable step; for parts other than 0: written step */
-	int64_t begun;                     /* newest step whose save has begun and not failed */
+	int64_t newest;       /* durable step; for parts other than 0: written step */
+	int64_t begun;        /* newest step whose save has begun and not failed */
 	int fault;
-	struct err err;              /* of the last save that failed */
+	struct err err;              /* of the last save that failed or was left out */
 	struct begun recent[RECENT]; /* ring */
 	unsigned turn;
 	struct save_result untold[UNTOLD];
@@ -88,25 +80,6 @@ static void settle_stall(struct async_saver *saver, int buffer)
 	pthread_mutex_unlock(&saver->lock);
 }
 
-/* Called with the lock held. */
-static void set_writing(struct async_saver *saver, int64_t from, int64_t to)
-{
-	for (int i = 0; i < SNAPSHOT_BUFFERS; i++)
-		if (saver->writing[i] == from) {
-			saver->writing[i] = to;
-			return;
-		}
-}
-
-/* Called with the lock held. */
-static bool is_writing(const struct async_saver *saver)
-{
-	for (int i = 0; i < SNAPSHOT_BUFFERS; i++)
-		if (saver->writing[i] >= 0)
-			return true;
-	return false;
-}
-
 static void note_durable(struct async_saver *saver, const struct save_result *result)
 {
 	pthread_mutex_lock(&saver->lock);
@@ -116,23 +89,19 @@ static void note_durable(struct async_saver *saver, const struct save_result *re
 		(long long)result->step, (double)result->bytes * 1e-6, result->seconds, stall);
 	pthread_mutex_lock(&saver->lock);
 	saver->newest = result->step;
-	set_writing(saver, result->step, -1);
 	if (saver->untold_count == UNTOLD)
 		memmove(saver->untold, saver->untold + 1,
 			(size_t)--saver->untold_count * sizeof saver->untold[0]);
 	saver->untold[saver->untold_count] = *result;
 	saver->untold[saver->untold_count++].stall = stall;
-	pthread_cond_broadcast(&saver->changed);
 	pthread_mutex_unlock(&saver->lock);
 }
 
 static void note_written(struct async_saver *saver, const struct save_result *result)
 {
 	pthread_mutex_lock(&saver->lock);
-	set_writing(saver, result->step, -1);
 	if (!is_first(saver))
 		saver->newest = result->step;
-	pthread_cond_broadcast(&saver->changed);
 	pthread_mutex_unlock(&saver->lock);
 }
 
@@ -162,12 +131,10 @@ static void note_failed(struct async_saver *saver, int64_t step, const struct er
 		&& owner.status == EXIT_FAULT;
 	pthread_mutex_lock(&saver->lock);
 	saver->err = *why;
-	set_writing(saver, step, -1);
 	if (saver->begun == step)
 		saver->begun = saver->newest;
 	if (lost)
 		saver->fault = EXIT_FAULT;
-	pthread_cond_broadcast(&saver->changed);
 	pthread_mutex_unlock(&saver->lock);
 }
 
@@ -189,58 +156,21 @@ static void tell_lost(void *arg, bool gone, const char *text)
 	log_warn("checkpoint: %s; training goes on", text);
 }
 
-/* ---- the thread that hands over ---- */
-
-/* Waits for the copies. False when they failed, so that the buffer holds no state. */
-static bool take_copies(struct async_saver *saver)
-{
-	struct err err;
-	if (!saver->snapshot_copy)
-		return true;
-	if (device_snapshot_finish(saver->snapshot_copy, saver->plan.patience, &err) < 0) {
-		note_failed(saver, saver->next.step, &err);
-		return false;
-	}
-	log_debug("checkpoint: the state after step %lld is copied: the device took %.6f s for %.1f MB",
-		(long long)saver->next.step, device_snapshot_seconds(saver->snapshot_copy, saver->buffer),
-		(double)layout_own_bytes(&saver->layout) * 1e-6);
-	return true;
-}
-
-static void hand_over(struct async_saver *saver)
-{
-	struct err err;
-	if (!take_copies(saver))
-		return;
-	if (saver->plan.before)
-		saver->plan.before(saver->plan.arg);
-	/* Counted before the call, since the client's thread may report the end of the save at once. */
-	pthread_mutex_lock(&saver->lock);
-	set_writing(saver, -1, saver->next.step);
-	pthread_mutex_unlock(&saver->lock);
-	if (ckptd_client_save(saver->client, saver->buffer, &saver->next, &err) < 0)
-		note_failed(saver, saver->next.step, &err);
-	else
-		log_debug("checkpoint: step %lld is handed over", (long long)saver->next.step);
-}
-
-static void *run(void *arg)
+/* Waits for the copies. -1 when they failed, so that the buffer holds no state. */
+static int complete(void *arg, int buffer, const struct save_step *step, struct err *err)
 {
 	struct async_saver *saver = arg;
-	pthread_mutex_lock(&saver->lock);
-	for (;;) {
-		while (!saver->busy && !saver->ending)
-			pthread_cond_wait(&saver->changed, &saver->lock);
-		if (!saver->busy)
-			break;
-		pthread_mutex_unlock(&saver->lock);
-		hand_over(saver);
-		pthread_mutex_lock(&saver->lock);
-		saver->busy = false;
-		pthread_cond_broadcast(&saver->changed);
+	if (saver->snapshot_copy) {
+		if (device_snapshot_finish(saver->snapshot_copy, saver->plan.patience, err) < 0)
+			return -1;
+		log_debug(
+			"checkpoint: the state after step %lld is copied: the device took %.6f s for %.1f MB",
+			(long long)step->step, device_snapshot_seconds(saver->snapshot_copy, buffer),
+			(double)layout_own_bytes(&saver->layout) * 1e-6);
 	}
-	pthread_mutex_unlock(&saver->lock);
-	return NULL;
+	if (saver->plan.before)
+		saver->plan.before(saver->plan.arg);
+	return 0;
 }
 
 /* ---- start ---- */
@@ -325,6 +255,7 @@ static int open_client(struct async_saver *saver, struct err *err)
 		.host = layout->parts > 1 ? plan->host : NULL,
 		.first = plan->first,
 		.timeout = plan->start_timeout,
+		.complete = complete,
 		.ended = take_result,
 		.lost = tell_lost,
 		.arg = saver };
@@ -346,11 +277,6 @@ static int start_stages(struct async_saver *saver, struct state *state, struct e
 		saver->snapshot_copy && device_snapshot_is_pinned(saver->snapshot_copy)
 			? " in pinned memory"
 			: "");
-	int error = thread_start(&saver->thread, run, saver);
-	if (error)
-		return err_set(err, "checkpoint: couldn't start the thread that saves: %s",
-			strerror(error));
-	saver->running = true;
 	return 0;
 }
 
@@ -365,10 +291,7 @@ int async_saver_start(struct async_saver **out, const struct async_saver_plan *p
 	saver->newest = saver->begun = plan->newest;
 	for (int i = 0; i < RECENT; i++)
 		saver->recent[i] = (struct begun) { .step = -1, .buffer = -1 };
-	for (int i = 0; i < SNAPSHOT_BUFFERS; i++)
-		saver->writing[i] = -1;
 	pthread_mutex_init(&saver->lock, NULL);
-	deadline_condition(&saver->changed);
 	int rc = layout_make(&saver->layout, state->tensors, plan->part, plan->writers, plan->shards,
 		plan->shard_count, err);
 	bool idle = rc == 0 && saver->layout.part < 0;
@@ -393,38 +316,28 @@ size_t async_saver_memory(const struct async_saver *saver)
 
 /* ---- a save ---- */
 
-/* Waits until the last save is handed over, and with `written` until the service has written all
- * buffers. False when the hand-over takes longer than `patience`. */
-static bool wait_idle(struct async_saver *saver, bool written, double patience)
-{
-	struct deadline deadline = deadline_in(patience);
-	struct timespec until = deadline_timespec(deadline);
-	pthread_mutex_lock(&saver->lock);
-	while ((saver->busy || (written && is_writing(saver))) && !deadline_passed(deadline))
-		pthread_cond_timedwait(&saver->changed, &saver->lock, &until);
-	bool idle = !saver->busy;
-	pthread_mutex_unlock(&saver->lock);
-	return idle;
-}
-
 /* Waits for a free buffer, for the next update or for copies; -1 where there is none. Logs a
  * failure, and a wait of more than a second. */
 static int wait_for_buffer(struct async_saver *saver, int64_t step, double patience)
 {
 	double began = clock_now();
-	int buffer = -1;
-	if (wait_idle(saver, false, patience))
-		buffer = ckptd_client_buffer(saver->client,
-			saver->snapshot_copy ? -1 : buffer_pool_live(&saver->pool),
-			patience - (clock_now() - began));
-	if (buffer < 0)
+	int64_t before = saver->recent[saver->turn % RECENT].step;
+	int buffer = ckptd_client_buffer(saver->client,
+		saver->snapshot_copy ? -1 : buffer_pool_live(&saver->pool), patience);
+	if (buffer < 0) {
 		log_warn("checkpoint: step %lld is not saved: the save of step %lld still runs; a larger "
 				 "--ckpt-every avoids that",
-			(long long)step, (long long)saver->next.step);
-	else if (clock_now() - began > 1)
+			(long long)step, (long long)before);
+		pthread_mutex_lock(&saver->lock);
+		err_fail(&saver->err, EXIT_LOST,
+			"checkpoint: the save of step %lld still runs after %.0f s", (long long)before,
+			patience);
+		pthread_mutex_unlock(&saver->lock);
+	} else if (clock_now() - began > 1) {
 		log_info("checkpoint: training waited %.1f s for the save before; a larger --ckpt-every "
 				 "avoids that",
 			clock_now() - began);
+	}
 	return buffer;
 }
 
@@ -455,39 +368,36 @@ void async_saver_save(struct async_saver *saver, const struct state *state,
 	const struct save_step *losses, bool last)
 {
 	double began = clock_now();
-	int64_t step = (int64_t)state->step;
+	const struct save_step what = { .step = (int64_t)state->step,
+		.cursor = state->step * saver->plan.global_batch,
+		.loss = known(losses->loss),
+		.validation_loss = known(losses->validation_loss) };
+	struct err err;
 	pthread_mutex_lock(&saver->lock);
-	bool begun = saver->begun == step;
+	bool begun = saver->begun == what.step;
 	pthread_mutex_unlock(&saver->lock);
 	if (begun)
 		return;
 	int buffer =
-		wait_for_buffer(saver, step, last ? saver->plan.last_patience : saver->plan.patience);
+		wait_for_buffer(saver, what.step, last ? saver->plan.last_patience : saver->plan.patience);
 	if (buffer < 0)
 		return;
-	log_debug("checkpoint: giving away the state after step %lld", (long long)step);
-	int given = give_away(saver, step, buffer);
+	log_debug("checkpoint: giving away the state after step %lld", (long long)what.step);
+	int given = give_away(saver, what.step, buffer);
 	if (given < 0)
 		return;
 	pthread_mutex_lock(&saver->lock);
-	saver->next = (struct save_step) { .step = step,
-		.cursor = state->step * saver->plan.global_batch,
-		.loss = known(losses->loss),
-		.validation_loss = known(losses->validation_loss) };
-	saver->buffer = given;
-	saver->begun = step;
-	saver->recent[++saver->turn % RECENT] = (struct begun) { .step = step,
+	saver->begun = what.step;
+	saver->recent[++saver->turn % RECENT] = (struct begun) { .step = what.step,
 		.stall = clock_now() - began,
 		.buffer = saver->snapshot_copy ? buffer : -1 };
-	saver->busy = true;
-	pthread_cond_broadcast(&saver->changed);
 	pthread_mutex_unlock(&saver->lock);
+	if (ckptd_client_begin(saver->client, given, &what, &err) < 0)
+		note_failed(saver, what.step, &err);
 }
 
 int async_saver_wait(struct async_saver *saver, uint64_t step, struct err *err)
 {
-	double patience = saver->plan.last_patience;
-	bool idle = wait_idle(saver, false, patience);
 	pthread_mutex_lock(&saver->lock);
 	bool durable = saver->newest == (int64_t)step, begun = saver->begun == (int64_t)step;
 	if (!durable && !begun)
@@ -495,10 +405,8 @@ int async_saver_wait(struct async_saver *saver, uint64_t step, struct err *err)
 	pthread_mutex_unlock(&saver->lock);
 	if (durable)
 		return 0;
-	if (!idle || (!begun && !err->text[0]))
-		return err_fail(err, EXIT_LOST, "checkpoint: the save of step %lld still runs after %.0f s",
-			(long long)saver->next.step, patience);
-	return begun ? ckptd_client_wait(saver->client, (int64_t)step, patience, err) : -1;
+	return begun ? ckptd_client_wait(saver->client, (int64_t)step, saver->plan.last_patience, err)
+				 : -1;
 }
 
 bool async_saver_take(struct async_saver *saver, struct save_result *saved)
@@ -523,34 +431,17 @@ int async_saver_fault(struct async_saver *saver)
 
 /* ---- end ---- */
 
-/* Ends the thread once its last save is handed over. Also tries to wait until that is written,
- * since a service that was started inside the job's step ends with the step. False when the
- * hand-over takes too long. */
-static bool end_thread(struct async_saver *saver)
-{
-	if (!saver->running)
-		return true;
-	pthread_mutex_lock(&saver->lock);
-	saver->ending = true;
-	pthread_cond_broadcast(&saver->changed);
-	pthread_mutex_unlock(&saver->lock);
-	bool idle = wait_idle(saver, true, saver->plan.last_patience);
-	if (idle)
-		pthread_join(saver->thread, NULL);
-	return idle;
-}
-
+/* Tries to wait until the last save is written, since a service that was started inside the job's
+ * step ends with the step. */
 void async_saver_stop(struct async_saver *saver)
 {
 	if (!saver)
 		return;
-	if (!end_thread(saver))
-		return; /* the thread hangs: the process ends without it */
-	ckptd_client_close(saver->client);
+	if (!ckptd_client_close(saver->client, saver->plan.last_patience))
+		return; /* its thread hangs: the process ends without it */
 	buffer_pool_stop(&saver->pool);
 	device_snapshot_stop(saver->snapshot_copy);
 	layout_clear(&saver->layout);
-	pthread_cond_destroy(&saver->changed);
 	pthread_mutex_destroy(&saver->lock);
 	free(saver);
 }

@@ -37,9 +37,10 @@ struct async_saver_plan {
 	int64_t newest;    /* the newest durable step, -1 for none */
 	double patience;   /* seconds that training waits for the save before; meanwhile all ranks wait
 						  with it */
-	double last_patience;      /* the same for the last save, and then for its end */
-	double start_timeout;      /* seconds to find or start the service */
-	void (*before)(void *arg); /* called on the saver's thread before each hand-over; may be NULL */
+	double last_patience; /* the same for the last save, and then for its end */
+	double start_timeout; /* seconds to find or start the service */
+	void (*before)(
+		void *arg); /* called on the client's thread before each hand-over; may be NULL */
 	void *arg;
 };
 

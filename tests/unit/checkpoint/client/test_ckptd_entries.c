@@ -17,6 +17,8 @@ static struct ckptd_entry *add(struct ckptd_entries *entries, int64_t step, int 
 	const struct save_step save = { .step = step };
 	struct ckptd_entry *entry = ckptd_entries_add(entries, &save, buffer, 0);
 	assert_non_null(entry);
+	assert_ptr_equal(ckptd_entries_first_new(entries, false), entry);
+	entry->complete = true;
 	return entry;
 }
 
@@ -68,9 +70,7 @@ static void saves_are_found_by_their_step(void **state)
 static void only_what_no_service_has_had_is_refused(void **state)
 {
 	struct ckptd_entries entries = { 0 };
-	struct err why;
 	struct ckptd_entry *handed = add(&entries, 1, 0), *fresh;
-	err_fail(&why, EXIT_LOST, "no service");
 	handed->sent = true;
 	ckptd_entries_hand(&entries);
 	assert_true(handed->handed);
@@ -78,13 +78,11 @@ static void only_what_no_service_has_had_is_refused(void **state)
 	fresh = add(&entries, 2, 1);
 	assert_true(ckptd_entries_have_new(&entries));
 	ckptd_entries_unsend(&entries);
-	ckptd_entries_refuse_new(&entries, &why);
+	assert_ptr_equal(ckptd_entries_first_new(&entries, true), fresh);
+	end(fresh, SAVE_REFUSED);
 	assert_int_equal(handed->result.outcome, SAVE_RUNS);
 	assert_true(handed->handed && !handed->sent);
 	assert_false(ckptd_entries_is_free(&entries, 0));
-	assert_int_equal(fresh->result.outcome, SAVE_REFUSED);
-	assert_int_equal(fresh->result.err.status, EXIT_LOST);
-	assert_string_equal(fresh->result.err.text, "no service");
 	assert_true(ckptd_entries_is_free(&entries, 1));
 	assert_false(ckptd_entries_have_new(&entries));
 	/* What was not sent to the service that is there now is not handed over by it. */

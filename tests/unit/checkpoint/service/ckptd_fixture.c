@@ -128,7 +128,7 @@ void ckptd_fixture_open(struct ckptd_fixture *fixture)
 
 void ckptd_fixture_end(struct ckptd_fixture *fixture)
 {
-	ckptd_client_close(fixture->client);
+	ckptd_client_close(fixture->client, 0);
 	snapshot_memory_release(&fixture->memory);
 	ckpt_dir_close(&fixture->dir);
 	pthread_mutex_destroy(&fixture->lock);

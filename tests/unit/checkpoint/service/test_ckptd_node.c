@@ -44,7 +44,7 @@ static void a_node_s_service_outlives_its_client_and_finishes(void **state)
 		"life.run: attempt 2, part 1 of 1, client connected, step 1 is durable"));
 	ckptd_fixture_save(&fixture, 2);
 	ckptd_fixture_save(&fixture, 3);
-	ckptd_client_close(fixture.client);
+	ckptd_client_close(fixture.client, 0);
 	fixture.client = NULL;
 	assert_int_equal(CKPTD_RUN("finish", "--finish", socket, "--timeout", "120"), 0);
 	assert_int_equal(ckptd_node_end_of(pid), 0);
@@ -71,7 +71,7 @@ static void what_is_not_finished_in_time_is_said(void **state)
 	kill(pid, SIGSTOP);
 	ckptd_fixture_save(&fixture, 1);
 	ckptd_fixture_save(&fixture, 2);
-	ckptd_client_close(fixture.client);
+	ckptd_client_close(fixture.client, 0);
 	fixture.client = NULL;
 	pid_t finish = CKPTD_START("finish", "--finish", socket, "--timeout", "0");
 	deadline_sleep(deadline_in(5), 0.2);
@@ -96,7 +96,7 @@ static void a_failure_that_nobody_heard_is_said(void **state)
 	ckptd_fixture_open(&fixture);
 	kill(pid, SIGSTOP);
 	ckptd_fixture_save(&fixture, 1);
-	ckptd_client_close(fixture.client);
+	ckptd_client_close(fixture.client, 0);
 	fixture.client = NULL;
 	assert_int_equal(owner_release(&fixture.dir, fixture.token, &err), 0);
 	struct owner owner = { .attempt = 3 };

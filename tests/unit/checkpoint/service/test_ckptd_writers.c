@@ -84,7 +84,7 @@ static void signal_service(const struct ckptd_fixture *fixture, int signal)
 /* The trainers end, without waiting for what they have handed over. */
 static void leave(struct ckptd_fixture *fixture)
 {
-	ckptd_client_close(fixture->client);
+	ckptd_client_close(fixture->client, 0);
 	fixture->client = NULL;
 }
 
