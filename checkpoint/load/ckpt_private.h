@@ -13,6 +13,8 @@
 struct source {
 	struct shard shard;
 	struct safetensors *header;
+	struct shard_range *wanted; /* during a load; in the order of `begin` once all is known */
+	size_t wanted_count, wanted_room;
 };
 
 /* A model tensor and the file that holds it. */

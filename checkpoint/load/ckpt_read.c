@@ -127,121 +127,72 @@ int ckpt_read_state(struct ckpt *ckpt, enum snapshot_state state, const char *te
 
 /* ---- many requests at once ---- */
 
-/* Bytes [begin, end) of a file, and where they go. */
-struct route {
-	const struct source *source;
-	uint64_t begin, end;
-	char *out;
-};
-
-/* Sorted by source and begin before use. */
-struct routes {
-	struct route *routes;
-	size_t count, room;
-};
-
-static int add_route(void *arg, struct source *source, uint64_t offset, size_t bytes, char *out,
+static int add_wanted(void *arg, struct source *source, uint64_t offset, size_t bytes, char *out,
 	struct err *err)
 {
-	struct routes *all = arg;
-	if (all->count == all->room) {
-		size_t room = 2 * all->room + 64;
-		struct route *more = realloc(all->routes, room * sizeof *more);
+	(void)arg;
+	if (source->wanted_count == source->wanted_room) {
+		size_t room = 2 * source->wanted_room + 64;
+		struct shard_range *more = realloc(source->wanted, room * sizeof *more);
 		if (!more)
 			return err_set(err, "checkpoint: no memory");
-		all->routes = more;
-		all->room = room;
+		source->wanted = more;
+		source->wanted_room = room;
 	}
-	all->routes[all->count++] = (struct route) { source, offset, offset + bytes, out };
+	source->wanted[source->wanted_count++] = (struct shard_range) { offset, offset + bytes, out };
 	return 0;
 }
 
-static int by_place(const void *a, const void *b)
+static int by_begin(const void *a, const void *b)
 {
-	const struct route *x = a, *y = b;
-	if (x->source != y->source)
-		return x->source < y->source ? -1 : 1;
+	const struct shard_range *x = a, *y = b;
 	return (x->begin > y->begin) - (x->begin < y->begin);
 }
 
-/* The sink of a scan: copies the requested bytes of the chunk. Routes of one file may overlap, when
- * the caller requests some bytes twice, so all routes that begin before the chunk's end are looked
- * at. */
-static void deliver(void *arg, uint64_t offset, const char *data, size_t size)
-{
-	const struct routes *mine = arg;
-	for (size_t i = 0; i < mine->count && mine->routes[i].begin < offset + size; i++) {
-		const struct route *route = &mine->routes[i];
-		uint64_t begin = offset > route->begin ? offset : route->begin;
-		uint64_t end = offset + size < route->end ? offset + size : route->end;
-		if (begin < end)
-			memcpy(route->out + (begin - route->begin), data + (begin - offset), end - begin);
-	}
-}
-
-/* The routes of one file; `from` is the index after those of the files before it. */
-static struct routes routes_of(const struct source *source, const struct routes *all, size_t from)
-{
-	struct routes mine = { 0 };
-	if (all->count > from) /* without routes, there is no array to point into */
-		mine.routes = all->routes + from;
-	while (from + mine.count < all->count && mine.routes[mine.count].source == source)
-		mine.count++;
-	return mine;
-}
-
 /* Scans the whole file, so that it is verified. */
-static int scan_whole(struct source *source, struct routes *mine, struct err *err)
+static int scan_whole(struct source *source, struct err *err)
 {
-	const struct shard_scanning how = { .sink = mine->count ? deliver : NULL, .arg = mine };
+	const struct shard_scanning how = { .ranges = source->wanted, .count = source->wanted_count };
 	return shard_scan(&source->shard, 0, source->shard.file->size, &how, err);
 }
 
-/* Scans only the chunks that routes need; neighbouring chunks in one scan. */
-static int scan_routes(struct source *source, struct routes *mine, struct err *err)
+/* Scans only the chunks that are wanted; neighbouring chunks in one scan. */
+static int scan_wanted(struct source *source, struct err *err)
 {
-	const struct shard_scanning how = { .sink = deliver, .arg = mine };
+	const struct shard_range *wanted = source->wanted;
+	const size_t count = source->wanted_count;
+	const struct shard_scanning how = { .ranges = wanted, .count = count };
 	int result = 0;
-	for (size_t i = 0; result == 0 && i < mine->count;) {
-		uint64_t begin = mine->routes[i].begin, end = mine->routes[i].end;
-		for (i++; i < mine->count && mine->routes[i].begin / MANIFEST_CHUNK <= end / MANIFEST_CHUNK;
-			 i++)
-			end = mine->routes[i].end > end ? mine->routes[i].end : end;
+	for (size_t i = 0; result == 0 && i < count;) {
+		uint64_t begin = wanted[i].begin, end = wanted[i].end;
+		for (i++; i < count && wanted[i].begin / MANIFEST_CHUNK <= end / MANIFEST_CHUNK; i++)
+			end = wanted[i].end > end ? wanted[i].end : end;
 		if (begin < end)
 			result = shard_scan(&source->shard, begin, end - begin, &how, err);
 	}
 	return result;
 }
 
-typedef int scan_source(struct source *source, struct routes *mine, struct err *err);
-
-static int scan_all(struct ckpt *ckpt, const struct routes *all, scan_source *scan, struct err *err)
-{
-	size_t from = 0;
-	for (size_t i = 0; i < ckpt->manifest->file_count; i++) {
-		struct routes mine = routes_of(&ckpt->sources[i], all, from);
-		int result = scan(&ckpt->sources[i], &mine, err);
-		if (result < 0)
-			return result;
-		from += mine.count;
-	}
-	return 0;
-}
+typedef int scan_source(struct source *source, struct err *err);
 
 static int load(struct ckpt *ckpt, const struct ckpt_want *wants, size_t count, scan_source *scan,
 	struct err *err)
 {
 	struct err own;
-	struct routes all = { 0 };
 	int result = 0;
 	err = err ? err : &own;
 	for (size_t i = 0; result == 0 && i < count; i++)
-		result = find_state(ckpt, &wants[i], add_route, &all, err);
-	if (all.count > 0)
-		qsort(all.routes, all.count, sizeof *all.routes, by_place);
-	if (result == 0)
-		result = scan_all(ckpt, &all, scan, err);
-	free(all.routes);
+		result = find_state(ckpt, &wants[i], add_wanted, NULL, err);
+	for (size_t i = 0; i < ckpt->manifest->file_count; i++) {
+		struct source *source = &ckpt->sources[i];
+		if (source->wanted)
+			qsort(source->wanted, source->wanted_count, sizeof source->wanted[0], by_begin);
+		if (result == 0)
+			result = scan(source, err);
+		free(source->wanted);
+		source->wanted = NULL;
+		source->wanted_count = source->wanted_room = 0;
+	}
 	return result;
 }
 
@@ -252,7 +203,7 @@ int ckpt_load(struct ckpt *ckpt, const struct ckpt_want *wants, size_t count, st
 
 int ckpt_fetch(struct ckpt *ckpt, const struct ckpt_want *wants, size_t count, struct err *err)
 {
-	return load(ckpt, wants, count, scan_routes, err);
+	return load(ckpt, wants, count, scan_wanted, err);
 }
 
 int ckpt_verify(struct ckpt *ckpt, struct err *err)

@@ -5,6 +5,5 @@ libcheckpoint_la_SOURCES += \
 	checkpoint/load/ckpt_diff.c checkpoint/load/ckpt_diff.h \
 	checkpoint/load/ckpt_private.h \
 	checkpoint/load/ckpt_read.c \
-	checkpoint/load/shard.c checkpoint/load/shard.h \
-	checkpoint/load/shard_scan.c
+	checkpoint/load/shard.c checkpoint/load/shard.h
 # End of load.mk

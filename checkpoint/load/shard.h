@@ -43,11 +43,17 @@ enum shard_fault shard_fault_of(int error_number);
 /* Reads `size` bytes at `offset`. Returns 0, -1 or SHARD_DAMAGED, as do the functions below. */
 int shard_read(struct shard *shard, uint64_t offset, void *out, size_t size, struct err *err);
 
-/* What a scan does with the chunks. Both functions may be NULL. */
+/* Bytes [begin, end) of a file, and where they go. */
+struct shard_range {
+	uint64_t begin, end;
+	char *out;
+};
+
+/* What a scan does with the chunks. */
 struct shard_scanning {
-	/* Receives a chunk that has its hash: `size` bytes at `offset` of the file. Several threads
-	 * call it at once, for different chunks. */
-	void (*sink)(void *arg, uint64_t offset, const char *data, size_t size);
+	/* What is copied out of the chunks that have their hash; in the order of `begin`. */
+	const struct shard_range *ranges;
+	size_t count;
 	/* Receives the result of each chunk (0, -1 or SHARD_DAMAGED; if not 0, err says why). Called in
 	 * the order of the file, one call at a time, on any thread. Returns whether to go on. NULL: the
 	 * scan ends at the first chunk whose result is not 0. */
@@ -62,21 +68,6 @@ struct shard_scanning {
 int shard_scan(struct shard *shard, uint64_t offset, uint64_t size,
 	const struct shard_scanning *how, struct err *err);
 
-/* Reads one chunk into memory that is page-aligned and has room for whole pages. */
-int shard_read_chunk(struct shard *shard, size_t chunk, char *out, struct err *err);
-
-/* Allocates such memory for a chunk of this shard; freed by free(). NULL when out of memory. */
-char *shard_buffer(const struct shard *shard);
-
-/* The bytes of a chunk; only the last may be shorter than MANIFEST_CHUNK. */
-size_t shard_chunk_size(const struct shard *shard, size_t chunk);
-
-/* Reads the chunk into the shard's cache, unless it is already there. */
-int shard_fill_cache(struct shard *shard, size_t chunk, struct err *err);
-
-/* Opens the file, unless it is open; it must be a regular file of the manifest's size. Tries only
- * once. */
-int shard_open(struct shard *shard, struct err *err);
 void shard_close(struct shard *shard);
 
 #endif
