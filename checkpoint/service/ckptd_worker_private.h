@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The members of a worker, for ckptd_worker.c, which runs its thread and serves its session,
- * ckptd_worker_save.c, which writes, and ckptd_worker_decide.c, which commits what several services
- * have written. */
+/* The members of a worker, for ckptd_worker.c, which writes and serves its session, and
+ * ckptd_worker_decide.c, which commits what several services have written. */
 #ifndef MUSTER_CKPTD_WORKER_PRIVATE_H
 #define MUSTER_CKPTD_WORKER_PRIVATE_H
 
@@ -44,17 +43,11 @@ struct ckptd_worker {
 	struct ckptd_news_queue news;
 };
 
-/* Wakes the worker's owner. May be called with the lock or without. */
-void ckptd_worker_wake_owner(const struct ckptd_worker *worker);
-
 /* ---- called by the worker's thread, without the lock ---- */
 
 /* Posts news for the session; takes ownership of `text`, which may be NULL. */
 void ckptd_worker_post(struct ckptd_worker *worker, enum ckptd_news_type type, int buffer,
 	const struct save_result *result, char *text);
-
-/* Writes one save: whole, or this client's part of it. */
-void ckptd_worker_do_save(struct ckptd_worker *worker, const struct ckptd_save *save);
 
 /* Removes what is no longer needed once `durable` is durable. */
 void ckptd_worker_clean_up(struct ckptd_worker *worker, int64_t durable);

@@ -11,8 +11,7 @@ libckptd_la_SOURCES += \
 	checkpoint/service/ckptd_session.c checkpoint/service/ckptd_session.h \
 	checkpoint/service/ckptd_worker.c checkpoint/service/ckptd_worker.h \
 	checkpoint/service/ckptd_worker_decide.c \
-	checkpoint/service/ckptd_worker_private.h \
-	checkpoint/service/ckptd_worker_save.c
+	checkpoint/service/ckptd_worker_private.h
 bin_PROGRAMS += muster-ckptd
 muster_ckptd_SOURCES = checkpoint/service/muster_ckptd.c
 muster_ckptd_LDADD = libckptd.la libcheckpoint.la libcommon.la
