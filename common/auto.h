@@ -34,4 +34,12 @@ static inline void auto_fclose_(FILE **f)
 		taken_; \
 	})
 
+/* The same for an AUTO_CLOSE descriptor. */
+#define AUTO_TAKE_FD(fd) \
+	({ \
+		int taken_ = (fd); \
+		(fd) = -1; \
+		taken_; \
+	})
+
 #endif

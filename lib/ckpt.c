@@ -97,10 +97,9 @@ static void take_result(void *arg, const struct save_result *result)
 			(double)result->bytes * 1e-6, result->seconds);
 }
 
-static void tell_lost(void *arg, bool gone, const char *text)
+static void tell_lost(void *arg, const char *text)
 {
 	(void)arg;
-	(void)gone;
 	log_warn("checkpoint: %s", text);
 }
 

@@ -39,8 +39,8 @@ struct ckptd_client {
 	bool connected, closing, wanted, gone;
 	double next_try; /* clock_now() at which to look for a service again */
 	int deaths;      /* since a save last ended */
-	int64_t progress_step, progress_bytes, progress_total;
-	struct err why; /* why there is no service */
+	struct ckptd_progress progress;
+	struct err why; /* why there is no service; changed by the thread alone */
 };
 
 /* ---- the ends of saves, with the lock held ---- */
@@ -86,7 +86,7 @@ static void tell_lost(struct ckptd_client *client, const char *text)
 {
 	pthread_mutex_unlock(&client->lock);
 	if (client->plan.lost)
-		client->plan.lost(client->plan.arg, client->gone, text);
+		client->plan.lost(client->plan.arg, text);
 	pthread_mutex_lock(&client->lock);
 }
 
@@ -96,7 +96,6 @@ static void give_up(struct ckptd_client *client)
 {
 	struct ckptd_entry *entry;
 	struct save_result failed = { .outcome = SAVE_FAILED };
-	char text[sizeof client->why.text];
 	err_fail(&failed.err, EXIT_LOST,
 		"checkpoint: %d services in a row were lost over it; the last: %.500s", client->deaths,
 		client->why.text);
@@ -106,22 +105,20 @@ static void give_up(struct ckptd_client *client)
 	client->deaths = DEATHS_MAX - 1;
 	client->next_try = clock_now() + RETRY_SECONDS;
 	client->gone = true;
-	snprintf(text, sizeof text, "%s", client->why.text);
-	tell_lost(client, text);
+	tell_lost(client, client->why.text);
 }
 
 static void look_for_service(struct ckptd_client *client)
 {
 	struct ckptd_entry *entry;
 	bool lost = client->why.text[0], again = client->gone;
-	char reason[sizeof client->why.text], text[sizeof reason + 200];
-	snprintf(reason, sizeof reason, "%s", client->why.text);
+	char text[sizeof client->why.text + 200];
 	get_service(client);
+	client->gone = !client->connected;
 	if (client->connected) {
-		client->gone = false;
-		client->why.text[0] = '\0';
 		snprintf(text, sizeof text, "%s; pid %d took over, with %d saves that were not durable",
-			reason, (int)client->pid, ckptd_entries_undone(&client->entries));
+			client->why.text, (int)client->pid, ckptd_entries_undone(&client->entries));
+		client->why.text[0] = '\0';
 		if (lost)
 			tell_lost(client, text);
 		return;
@@ -129,10 +126,8 @@ static void look_for_service(struct ckptd_client *client)
 	while ((entry = ckptd_entries_first_new(&client->entries, true)))
 		end_entry(client, entry,
 			(struct save_result) { .outcome = SAVE_REFUSED, .err = client->why });
-	client->gone = true;
-	snprintf(text, sizeof text, "%s", client->why.text);
 	if (!again)
-		tell_lost(client, text);
+		tell_lost(client, client->why.text);
 }
 
 /* The connection broke. Saves that were sent over it and have not ended are sent again over the
@@ -213,11 +208,7 @@ static int on_message(struct ckptd_client *client, const struct ckptd_message *m
 	struct err *err)
 {
 	switch (message->type) {
-	case CKPTD_PROGRESS:
-		client->progress_step = message->progress.step;
-		client->progress_bytes = message->progress.bytes;
-		client->progress_total = message->progress.total;
-		return 0;
+	case CKPTD_PROGRESS: client->progress = message->progress; return 0;
 	case CKPTD_SAVE_WRITTEN:
 	case CKPTD_SAVE_DURABLE:
 	case CKPTD_SAVE_FAILED: on_result(client, &message->result); return 0;
@@ -255,10 +246,9 @@ static void wait_for_something(struct ckptd_client *client)
 	const struct ckptd_conn *conn = &client->contact.link.conn;
 	struct pollfd wait[] = { { .fd = client->wake, .events = POLLIN },
 		{ .fd = conn->fd, .events = ckptd_conn_events(conn) } };
-	uint64_t ignored;
+	eventfd_t ignored;
 	poll(wait, 2, (int)(TICK_SECONDS * 1000));
-	ssize_t n = read(client->wake, &ignored, sizeof ignored);
-	(void)n;
+	eventfd_read(client->wake, &ignored);
 }
 
 static void *run(void *arg)
@@ -280,13 +270,6 @@ static void *run(void *arg)
 	}
 	pthread_mutex_unlock(&client->lock);
 	return NULL;
-}
-
-static void wake(const struct ckptd_client *client)
-{
-	const uint64_t one = 1;
-	ssize_t ignored = write(client->wake, &one, sizeof one);
-	(void)ignored;
 }
 
 /* ---- opening ---- */
@@ -326,7 +309,7 @@ struct ckptd_client *ckptd_client_open(const struct ckptd_plan *plan, struct err
 	}
 	*client = (struct ckptd_client) { .plan = *plan,
 		.wake = -1,
-		.progress_step = -1,
+		.progress.step = -1,
 		.entries.part = plan->snapshot->part > 0 };
 	pthread_mutex_init(&client->lock, NULL);
 	deadline_condition(&client->changed);
@@ -379,7 +362,7 @@ int ckptd_client_buffer(struct ckptd_client *client, int live, double seconds)
 	/* All buffers hold saves and there is no service: only finding one can free a buffer. */
 	if (free_buffer(client, live) < 0 && !client->connected) {
 		client->wanted = true;
-		wake(client);
+		eventfd_write(client->wake, 1);
 	}
 	while ((buffer = free_buffer(client, live)) < 0 && wait_for_change(client, deadline))
 		;
@@ -401,7 +384,7 @@ static struct ckptd_entry *add(struct ckptd_client *client, int buffer,
 		err_set(err, "service: no memory");
 	if (entry) {
 		entry->complete = !client->plan.complete;
-		wake(client);
+		eventfd_write(client->wake, 1);
 	}
 	return entry;
 }
@@ -440,12 +423,12 @@ static int still_running(const struct ckptd_client *client, int64_t step, double
 		return err_fail(err, EXIT_LOST,
 			"checkpoint: the save of step %" PRId64 " has no service: %.600s", step,
 			client->why.text);
-	if (client->progress_step == step)
+	if (client->progress.step == step)
 		return err_fail(err, EXIT_LOST,
 			"checkpoint: the save of step %" PRId64
 			" still runs after %.0f s: %.2f of %.2f GB are written",
-			step, seconds, (double)client->progress_bytes * 1e-9,
-			(double)client->progress_total * 1e-9);
+			step, seconds, (double)client->progress.bytes * 1e-9,
+			(double)client->progress.total * 1e-9);
 	return err_fail(err, EXIT_LOST,
 		"checkpoint: the save of step %" PRId64 " still runs after %.0f s", step, seconds);
 }
@@ -492,7 +475,7 @@ bool ckptd_client_close(struct ckptd_client *client, double seconds)
 	pthread_mutex_unlock(&client->lock);
 	if (!closing)
 		return false;
-	wake(client);
+	eventfd_write(client->wake, 1);
 	pthread_join(client->thread, NULL);
 	release(client);
 	return true;

@@ -3,7 +3,7 @@
 #ifndef MUSTER_CKPTD_PLAN_H
 #define MUSTER_CKPTD_PLAN_H
 
-#include <stdbool.h>
+#include <stdint.h>
 
 #include "checkpoint/directory/ckpt_dir.h"
 #include "checkpoint/directory/retention.h"
@@ -31,9 +31,9 @@ struct ckptd_plan {
 	/* A save has ended, or this part of it is written; the buffer is free. Only part 0's saves
 	 * become DURABLE. */
 	void (*ended)(void *arg, const struct save_result *result);
-	/* The service was lost, and `text` says why. Another one took over; or, with `gone`, none could
-	 * be started, and the next save tries again. */
-	void (*lost)(void *arg, bool gone, const char *text);
+	/* The service was lost, and `text` says why. Another one took over, which `text` says too; or
+	 * none could be started, and the next save tries again. */
+	void (*lost)(void *arg, const char *text);
 	void *arg;
 };
 

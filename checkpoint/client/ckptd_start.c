@@ -101,8 +101,7 @@ int ckptd_start_own(struct ckptd_link *link, struct err *err)
 	int error = clear < 0 ? errno : spawn(program, clear, &pid);
 	if (error)
 		return err_set(err, "service: couldn't start %s: %s", program, strerror(error));
-	ckptd_conn_open(&link->conn, ours);
-	ours = -1;
+	ckptd_conn_open(&link->conn, AUTO_TAKE_FD(ours));
 	ckptd_process_open(&link->process, pid, true);
 	return 0;
 }

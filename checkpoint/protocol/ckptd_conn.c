@@ -34,8 +34,7 @@ union control {
 void ckptd_conn_open(struct ckptd_conn *conn, int fd)
 {
 	*conn = (struct ckptd_conn) { .fd = fd };
-	int flags = fcntl(fd, F_GETFL);
-	fcntl(fd, F_SETFL, flags | O_NONBLOCK);
+	fcntl(fd, F_SETFL, fcntl(fd, F_GETFL) | O_NONBLOCK);
 	fcntl(fd, F_SETFD, FD_CLOEXEC);
 }
 
@@ -140,6 +139,13 @@ int ckptd_conn_send(struct ckptd_conn *conn, const struct ckptd_message *message
 	conn->last = frame;
 	conn->pending += frame->size;
 	return ckptd_conn_flush(conn, err);
+}
+
+void ckptd_conn_refuse(struct ckptd_conn *conn, const struct err *why)
+{
+	const struct ckptd_message refused = { .type = CKPTD_REFUSED,
+		.refused = { why->status, why->text } };
+	ckptd_conn_send(conn, &refused, NULL, 0, NULL);
 }
 
 /* ---- in ---- */

@@ -118,11 +118,6 @@ static const struct ckptd_field finish_fields[] = {
 	{ 0 },
 };
 
-static const struct ckptd_field finished_fields[] = {
-	{ "lines", FIELD_LINES, AT(ckptd_lines, lines), .count = offsetof(struct ckptd_lines, count) },
-	{ 0 },
-};
-
 static const struct ckptd_field hello_fields[] = {
 	{ "secret", FIELD_TOKEN, AT(ckptd_hello, secret) },
 	{ "token", FIELD_TOKEN, AT(ckptd_hello, token) },
@@ -172,7 +167,7 @@ static const struct type {
 	[CKPTD_STATUS] = { "STATUS", no_fields, CKPTD_PAYLOAD_MAX, 0, 0 },
 	[CKPTD_STATE] = { "STATE", state_fields, CKPTD_PAYLOAD_MAX, 0, 0 },
 	[CKPTD_FINISH] = { "FINISH", finish_fields, CKPTD_PAYLOAD_MAX, 0, 0 },
-	[CKPTD_FINISHED] = { "FINISHED", finished_fields, CKPTD_PAYLOAD_MAX, 0, 0 },
+	[CKPTD_FINISHED] = { "FINISHED", state_fields + 2 /* the lines */, CKPTD_PAYLOAD_MAX, 0, 0 },
 	[CKPTD_HELLO] = { "HELLO", hello_fields, CKPTD_HELLO_MAX, 0, 0 },
 	[CKPTD_PART] = { "PART", part_fields, CKPTD_PAYLOAD_MAX, 0, 0 },
 	[CKPTD_PART_TAKEN] = { "PART_TAKEN", part_taken_fields, CKPTD_PAYLOAD_MAX, 0, 0 },

@@ -96,9 +96,7 @@ static int open_folder(const char *path, bool roots, char name[CKPTD_NAME_MAX + 
 	if (!good && (st.st_mode & 0777) != 0700)
 		return err_fail(err, EXIT_USAGE, "service: the folder %s has mode %04o: chmod 700 %s",
 			folder, (unsigned)(st.st_mode & 07777), folder);
-	int taken = fd;
-	fd = -1;
-	return taken;
+	return AUTO_TAKE_FD(fd);
 }
 
 static void address_of(int folder, const char *name, struct sockaddr_un *address)
@@ -231,9 +229,7 @@ static int connect_by_path(const char *path, pid_t *pid, int *why, struct err *e
 		return err_fail(err, EXIT_LOST, "service: couldn't reach the one at %s: %m", path);
 	if (ckptd_socket_check_peer(fd, pid, err) < 0)
 		return -1;
-	int taken = fd;
-	fd = -1;
-	return taken;
+	return AUTO_TAKE_FD(fd);
 }
 
 /* Called after connect_by_path failed, whose error it extends. *why is set as there, but stays if
@@ -256,9 +252,7 @@ static int connect_by_name(const char *path, pid_t *pid, int *why, struct err *e
 		return err_fail(err, first.status, "%.400s; at its abstract name%.400s", first.text,
 			strchr(peer.text, ':'));
 	}
-	int taken = fd;
-	fd = -1;
-	return taken;
+	return AUTO_TAKE_FD(fd);
 }
 
 int ckptd_socket_connect(const char *path, pid_t *pid, struct err *err)
@@ -319,8 +313,7 @@ static void listen_by_name(struct ckptd_socket *listening, const char *path)
 			path);
 		return;
 	}
-	listening->abstract = fd;
-	fd = -1;
+	listening->abstract = AUTO_TAKE_FD(fd);
 }
 
 static int make(struct ckptd_socket *listening, const char *path, struct err *err)

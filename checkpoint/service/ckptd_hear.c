@@ -65,8 +65,7 @@ static int listen_on(struct ckptd_hear *hear, int port, struct err *err)
 		return err_set(err, "service: couldn't learn a port: %m");
 	hear->port = ntohs(address.ss_family == AF_INET ? ((struct sockaddr_in *)&address)->sin_port
 													: ((struct sockaddr_in6 *)&address)->sin6_port);
-	hear->acceptor.fd = fd;
-	fd = -1;
+	hear->acceptor.fd = AUTO_TAKE_FD(fd);
 	return 0;
 }
 
@@ -214,12 +213,10 @@ static int listen_to(struct ckptd_hear *hear, struct peer *peer, struct err *err
 /* Sends the reason, unless the connection just ended. Logs it only for parts, not for strangers. */
 static void refuse(struct peer *peer, const struct err *why)
 {
-	const struct ckptd_message refused = { .type = CKPTD_REFUSED,
-		.refused = { why->status, why->text } };
 	if (peer->part >= 0 && why->status != EXIT_LOST)
 		log_warn("service: part %d: %s", peer->part + 1, why->text);
 	if (why->status != EXIT_LOST)
-		ckptd_conn_send(&peer->conn, &refused, NULL, 0, NULL);
+		ckptd_conn_refuse(&peer->conn, why);
 }
 
 static void drop(struct ckptd_hear *hear, struct peer **at)

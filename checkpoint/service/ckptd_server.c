@@ -226,11 +226,9 @@ static int hear_visitor(struct server *server, struct visitor *visitor, struct e
 /* Sends the reason, and logs it unless the connection was just lost. */
 static void send_away(struct visitor *visitor, const struct err *why)
 {
-	const struct ckptd_message refused = { .type = CKPTD_REFUSED,
-		.refused = { why->status, why->text } };
 	if (why->status != EXIT_LOST)
 		log_warn("service: a connection is refused: %s", why->text);
-	ckptd_conn_send(&visitor->conn, &refused, NULL, 0, NULL);
+	ckptd_conn_refuse(&visitor->conn, why);
 	ckptd_conn_close(&visitor->conn);
 }
 
@@ -342,7 +340,7 @@ static bool is_over(struct server *server)
 static void wait_for_something(struct server *server)
 {
 	struct ckptd_polls *polls = &server->polls;
-	uint64_t ignored;
+	eventfd_t ignored;
 	polls->count = 0;
 	polls->seconds = LOOK_SECONDS;
 	ckptd_polls_add(polls, server->service.wake, POLLIN);
@@ -356,8 +354,7 @@ static void wait_for_something(struct server *server)
 	if (server->finishing)
 		ckptd_polls_within(polls, deadline_left(server->deadline));
 	ckptd_polls_wait(polls);
-	ssize_t n = read(server->service.wake, &ignored, sizeof ignored);
-	(void)n;
+	eventfd_read(server->service.wake, &ignored);
 }
 
 /* Sessions still at work at FINISH's deadline are not freed; the end of the process ends their

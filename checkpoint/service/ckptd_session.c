@@ -56,10 +56,8 @@ static void leave(struct ckptd_session *session)
 
 static void send_away(struct ckptd_session *session, const struct err *why)
 {
-	const struct ckptd_message refused = { .type = CKPTD_REFUSED,
-		.refused = { why->status, why->text } };
 	log_warn("service: the client of %s is sent away: %s", attach_of(session)->path, why->text);
-	ckptd_conn_send(&session->conn, &refused, NULL, 0, NULL);
+	ckptd_conn_refuse(&session->conn, why);
 	leave(session);
 }
 
@@ -346,9 +344,7 @@ struct ckptd_session *ckptd_session_open(const struct ckptd_service *service,
 		answer(session, &attached);
 		return session;
 	}
-	const struct ckptd_message refused = { .type = CKPTD_REFUSED,
-		.refused = { err->status, err->text } };
-	ckptd_conn_send(&session->conn, &refused, NULL, 0, NULL);
+	ckptd_conn_refuse(&session->conn, err);
 	release(session);
 	return NULL;
 }

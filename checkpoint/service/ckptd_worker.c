@@ -9,6 +9,7 @@
 #include <sched.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/eventfd.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -26,13 +27,6 @@
 
 /* ---- news ---- */
 
-static void wake_owner(const struct ckptd_worker *worker)
-{
-	const uint64_t one = 1;
-	ssize_t ignored = write(worker->plan.wake, &one, sizeof one);
-	(void)ignored;
-}
-
 void ckptd_worker_post(struct ckptd_worker *worker, enum ckptd_news_type type, int buffer,
 	const struct save_result *result, char *text)
 {
@@ -41,7 +35,7 @@ void ckptd_worker_post(struct ckptd_worker *worker, enum ckptd_news_type type, i
 	pthread_mutex_lock(&worker->lock);
 	ckptd_news_put(&worker->news, news);
 	pthread_mutex_unlock(&worker->lock);
-	wake_owner(worker);
+	eventfd_write(worker->plan.wake, 1);
 }
 
 /* Progress is not queued, since only the latest matters. */
@@ -74,7 +68,7 @@ static void on_progress(void *arg, uint64_t done, uint64_t total)
 	worker->progressed = true;
 	bool alone = worker->alone;
 	pthread_mutex_unlock(&worker->lock);
-	wake_owner(worker);
+	eventfd_write(worker->plan.wake, 1);
 	/* The trainer, which wrote the heartbeat, is gone. Without a heartbeat another job could take
 	 * over the directory during the save. */
 	if (alone && now >= worker->next_beat) {
@@ -277,7 +271,7 @@ static void *run(void *arg)
 	pthread_mutex_lock(&worker->lock);
 	while (!worker->ending || worker->jobs)
 		if (!decide_next(worker) && !save_next(worker) && !map_next(worker)) {
-			wake_owner(worker);
+			eventfd_write(worker->plan.wake, 1);
 			if (!worker->ending)
 				wait_for_work(worker);
 		}

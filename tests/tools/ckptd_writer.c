@@ -41,10 +41,9 @@ static void on_ended(void *arg, const struct save_result *result)
 	fflush(stdout);
 }
 
-static void on_lost(void *arg, bool gone, const char *text)
+static void on_lost(void *arg, const char *text)
 {
 	(void)arg;
-	(void)gone;
 	printf("service: %s\n", text);
 	fflush(stdout);
 }

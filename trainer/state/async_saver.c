@@ -149,10 +149,9 @@ static void take_result(void *arg, const struct save_result *result)
 		note_failed(saver, result->step, &result->err);
 }
 
-static void tell_lost(void *arg, bool gone, const char *text)
+static void tell_lost(void *arg, const char *text)
 {
 	(void)arg;
-	(void)gone;
 	log_warn("checkpoint: %s; training goes on", text);
 }
 

@@ -56,9 +56,10 @@ static void on_ended(void *arg, const struct save_result *result)
 	note(arg, event, result->err.text);
 }
 
-static void on_lost(void *arg, bool gone, const char *text)
+static void on_lost(void *arg, const char *text)
 {
-	note(arg, (struct ckptd_event) { .type = gone ? CKPTD_GONE : CKPTD_RESTARTED }, text);
+	bool replaced = strstr(text, " took over, with ");
+	note(arg, (struct ckptd_event) { .type = replaced ? CKPTD_RESTARTED : CKPTD_GONE }, text);
 }
 
 /* Tensors and slices are dealt out in their order; the ballast is the last part's. */
