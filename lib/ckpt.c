@@ -188,9 +188,11 @@ int muster_ckpt_open(struct muster *muster, const struct muster_ckpt_plan *given
 		err_set(&err, "checkpoint: out of memory");
 		return muster_failed(&err);
 	}
-	ckpt->ident = muster->ident;
-	ckpt->plan = plan;
-	ckpt->begun = ckpt->durable = ckpt->handed = -1;
+	*ckpt = (struct muster_ckpt) { .ident = muster->ident,
+		.plan = plan,
+		.begun = -1,
+		.durable = -1,
+		.handed = -1 };
 	pthread_mutex_init(&ckpt->lock, NULL);
 	if (open_stages(ckpt, given->dir, &err) < 0) {
 		release(ckpt);

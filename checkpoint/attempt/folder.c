@@ -89,7 +89,7 @@ static int check_fresh(const struct folder *folder, struct err *err)
 
 /* Commits the saves that the previous attempt completed, before it removes those left
  * unfinished. */
-static int claim(struct folder *folder, double timeout, struct err *err)
+static int claim(struct folder *folder, struct err *err)
 {
 	struct owner *owner = &folder->owner;
 	snprintf(owner->cluster, sizeof owner->cluster, "%s", folder->ident.cluster);
@@ -98,7 +98,7 @@ static int claim(struct folder *folder, double timeout, struct err *err)
 	if (owner_claim(&folder->dir, owner, ask_slurm, folder, CLAIM_SECONDS, err) < 0)
 		return -1;
 	folder->owned = true;
-	if (ckpt_finish(&folder->dir, owner->token, timeout, err) < 0)
+	if (ckpt_finish(&folder->dir, owner->token, folder->timeout, err) < 0)
 		return -1;
 	return remove_leftovers(&folder->dir, owner->token, err) < 0 ? -1 : 0;
 }
@@ -241,19 +241,16 @@ static int start_watch(struct folder *folder, struct err *err)
 	return 0;
 }
 
-static int open_stages(struct folder *folder, const char *path, bool fresh, double timeout,
-	struct err *err)
+static int open_stages(struct folder *folder, const char *path, bool fresh, struct err *err)
 {
 	if (ckpt_dir_open(&folder->dir, path, err) < 0)
 		return -1;
 	folder->opened = true;
 	if (fresh && check_fresh(folder, err) < 0)
 		return -1;
-	if (claim(folder, timeout, err) < 0 || start_watch(folder, err) < 0
-		|| look_back(folder, err) < 0)
+	if (claim(folder, err) < 0 || start_watch(folder, err) < 0 || look_back(folder, err) < 0)
 		return -1;
-	folder->timeout = timeout;
-	if (ckpt_open_below(&folder->dir, INT64_MAX, timeout, &folder->checkpoint, err) < 0)
+	if (ckpt_open_below(&folder->dir, INT64_MAX, folder->timeout, &folder->checkpoint, err) < 0)
 		return -1;
 	return append_start(folder, err);
 }
@@ -266,10 +263,11 @@ struct folder *folder_open(const char *path, const struct folder_job *job, bool 
 		err_set(err, "checkpoint directory: out of memory");
 		return NULL;
 	}
-	folder->ident = *job->ident;
-	folder->ends = job->ends;
-	folder->is_running = job->is_running;
-	if (open_stages(folder, path, fresh, timeout, err) < 0) {
+	*folder = (struct folder) { .ident = *job->ident,
+		.ends = job->ends,
+		.is_running = job->is_running,
+		.timeout = timeout };
+	if (open_stages(folder, path, fresh, err) < 0) {
 		folder_close(folder, true);
 		return NULL;
 	}

@@ -46,8 +46,8 @@ struct async_saver_plan {
 
 struct async_saver;
 
-/* Makes the buffers, moves a state in host memory into one, starts the thread and finds or starts
- * the service. *saver becomes NULL when this part has nothing to write. */
+/* Makes the buffers, moves a state in host memory into one, and finds or starts the service. *saver
+ * becomes NULL when this part has nothing to write. */
 int async_saver_start(struct async_saver **saver, const struct async_saver_plan *plan,
 	struct state *state, struct err *err);
 
@@ -77,7 +77,7 @@ bool async_saver_take(struct async_saver *saver, struct save_result *saved);
 /* Exit status for this attempt when the directory has another owner now; 0 while it is ours. */
 int async_saver_fault(struct async_saver *saver);
 
-/* Waits for the save in flight, with last_patience, and ends the thread. Frees a host state's
+/* Waits for the save in flight, with last_patience, and leaves the service. Frees a host state's
  * arenas. `saver` may be NULL. */
 void async_saver_stop(struct async_saver *saver);
 
