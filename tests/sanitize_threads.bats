@@ -7,7 +7,8 @@ load lib/sanitize
 
 # OpenMP's library is not built for this sanitizer: without it, and only what makes threads of its
 # own.
-threaded="test_prefetch test_log test_shard test_shard_write test_ckpt test_ckptd_writers test_flight"
+threaded="test_prefetch test_log test_shard test_shard_write test_ckpt test_ckptd_client
+    test_ckptd_writers test_flight"
 
 # `shim` is a make of its own: beside another one both would make the same libraries.
 @test "a build with the thread sanitizer" {
