@@ -233,19 +233,25 @@ static struct stranger *place_for_stranger(struct comm_links *links)
 	return oldest;
 }
 
-static void take_stranger(struct comm_links *links)
+/* Accepts a connection. Returns as hear() does: most hellos have come by then. */
+static int take_stranger(struct comm_links *links, int *peer)
 {
 	int fd = acceptor_take(&links->acceptor, NULL, NULL);
 	if (fd < 0) {
 		links->rests = acceptor_poll(&links->acceptor, &(double) { 0 }) < 0
 			&& poll_for(links, EPOLL_CTL_MOD, links->acceptor.fd, 0, LISTENER) == 0;
-		return;
+		return -1;
 	}
 	set_no_delay(fd);
 	struct stranger *stranger = place_for_stranger(links);
 	*stranger = (struct stranger) { .fd = fd, .age = links->strangers_seen++ };
-	if (poll_for(links, EPOLL_CTL_ADD, fd, EPOLLIN, (uint32_t)(stranger - links->strangers)) < 0)
+	fd = hear(links, stranger, peer);
+	if (stranger->fd >= 0
+		&& poll_for(links, EPOLL_CTL_ADD, stranger->fd, EPOLLIN,
+			   (uint32_t)(stranger - links->strangers))
+			< 0)
 		drop(stranger);
+	return fd;
 }
 
 int comm_links_poll(struct comm_links *links, double *seconds)
@@ -258,16 +264,11 @@ int comm_links_poll(struct comm_links *links, double *seconds)
 int comm_links_accept(struct comm_links *links, int *peer)
 {
 	struct epoll_event event;
-	for (int i = 0; i < STRANGERS_MAX && epoll_wait(links->epoll, &event, 1, 0) == 1; i++) {
-		if (event.data.u32 == LISTENER) {
-			take_stranger(links);
-			continue;
-		}
-		int fd = hear(links, &links->strangers[event.data.u32], peer);
-		if (fd >= 0)
-			return fd;
-	}
-	return -1;
+	int fd = -1;
+	for (int i = 0; i < STRANGERS_MAX && fd < 0 && epoll_wait(links->epoll, &event, 1, 0) == 1; i++)
+		fd = event.data.u32 == LISTENER ? take_stranger(links, peer)
+										: hear(links, &links->strangers[event.data.u32], peer);
+	return fd;
 }
 
 void comm_links_close(struct comm_links *links)
