@@ -1,8 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* A C program with all that libmuster gives. Each rank has a number, and in a step adds that of its
- * left neighbour. It stops when its nodes are taken away, and goes on where it stood when it has
- * them again. slurm-examples/ring.sbatch starts it. The second line is for nodes with GPUs.
- *
+/* All of libmuster in a C program: each rank has a number, and in a step adds its left neighbour's.
+ * It stops when its nodes are taken away, and goes on when it has them again (ring.sbatch).
  *   cc -std=c99 ring.c $(pkg-config --cflags --libs muster) -o ring
  *   cc -std=c99 -DRING_NCCL ring.c $(pkg-config --cflags --libs muster) -lnccl -lcudart -o ring */
 #include <math.h>
@@ -24,8 +22,7 @@ static struct muster_ckpt *ckpt; /* of rank 0, which saves for all */
 static struct ncclComm *comm;
 static int rank, size;
 static int64_t state[1 + RANKS]; /* what is saved: the step, then each rank's number */
-/* What each rank sends to the others in a step. */
-static struct word { int64_t number, notice; } words[RANKS];
+static struct word { int64_t number, notice; } words[RANKS]; /* what each rank sends in a step */
 
 /* Every rank gets every rank's word: GPU to GPU, or over the rendezvous, which does for little. */
 static int exchange(const struct word *mine)
@@ -40,8 +37,7 @@ static int exchange(const struct word *mine)
 	cudaMemcpy(gpu + RANKS, mine, sizeof *mine, cudaMemcpyHostToDevice);
 	status = muster_nccl_wait(muster, comm,
 		ncclAllGather(gpu + RANKS, gpu, 2, ncclInt64, comm, NULL), NULL, 0);
-	if (status == MUSTER_OK
-		&& cudaMemcpy(words, gpu, (size_t)size * sizeof *mine, cudaMemcpyDeviceToHost))
+	if (!status && cudaMemcpy(words, gpu, (size_t)size * sizeof *mine, cudaMemcpyDeviceToHost))
 		return muster_agree(muster, MUSTER_FAULT, "couldn't read from the GPU", 0);
 	return status;
 #else
@@ -64,8 +60,7 @@ static int begin(const char *dir)
 	return muster_ckpt_resume(muster, &plan, 0, &ckpt, &step);
 }
 
-/* Until the last step, or the one in which the first rank has heard of a notice: all stop after the
- * same one. */
+/* Until the last step, or the first rank's notice: all stop after the same one. */
 static int run(int64_t steps)
 {
 	int i, status, stop = 0;
@@ -95,14 +90,11 @@ int main(int argc, char **argv)
 {
 	int status = MUSTER_USAGE;
 	setvbuf(stdout, NULL, _IOLBF, BUFSIZ);
-	if (argc == 3 && (status = muster_notice_begin()) == MUSTER_OK
-		&& (status = muster_open(&muster, 60)) == MUSTER_OK
-		&& (status = begin(argv[2])) == MUSTER_OK)
+	if (argc == 3 && !(status = muster_notice_begin()) && !(status = muster_open(&muster, 60))
+		&& !(status = begin(argv[2])))
 		status = run(atoll(argv[1]));
-	/* waits for the last save, and for all ranks */
-	status = muster_end(muster, ckpt, comm, status, 60);
+	status = muster_end(muster, ckpt, comm, status, 60); /* waits for the last save and all ranks */
 	if (status != MUSTER_OK && status != MUSTER_REQUEUE)
-		fprintf(stderr, "ring: %s\n",
-			argc == 3 ? muster_error() : "usage: ring STEPS CHECKPOINT-DIRECTORY");
+		fprintf(stderr, "ring: %s\n", argc == 3 ? muster_error() : "usage: ring STEPS DIRECTORY");
 	return status;
 }
