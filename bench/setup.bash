@@ -9,9 +9,9 @@ bench_usage() {
 }
 
 # bench_options SET PASSED FLAGS ARGUMENT…: reads a script's arguments. Of the options with a value,
-# those in SET set the variable of that name, and those in PASSED go to the array `pass`, where those
-# in FLAGS go, too, which have none. Where FLAGS has WORD, `words` gets what is no option; where it
-# has --, `rest` gets what follows that.
+# those in SET set the variable of that name, and those in PASSED go to the array `pass`. Those in
+# FLAGS, which have no value, go there, too. Where FLAGS has WORD, `words` gets what is no option;
+# where it has --, `rest` gets what follows that.
 bench_options() {
     local set=" $1 " passed=" $2 " flags=" $3 " name
     shift 3

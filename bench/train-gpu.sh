@@ -26,8 +26,8 @@ here=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd) top=$(cd "$here/.." && pwd)
 . "$here/setup.bash"
 build=$top/build out='' device=cuda
 if [ -d "$top/bin" ]; then packed=1; else packed=; fi
-bench_options "build out device" "device only seconds rounds warm-up limit data text microbatch torch \
-torch-python floor curve batch precision" "no-torch --" "$@"
+passed="device only seconds rounds warm-up limit data text microbatch torch torch-python floor"
+bench_options "build out device" "$passed curve batch precision" "no-torch --" "$@"
 
 machine="$(nproc) CPUs"
 if [ "$device" != cpu ]; then
