@@ -209,7 +209,7 @@ nothing_left() {
     grep -q '^muster: rank 2 on n3 was killed by signal 9 (Killed), the first of 4' "$JOBS/dies.out"
     meet miscounts 3 --muster -N4 -n4
     wait
-    grep -q 'couldn.t tell the world size: PMIx says 4, SLURM_STEP_NUM_TASKS says 3' \
+    grep -q 'couldn.t determine the world size: PMIx says 4, SLURM_STEP_NUM_TASKS says 3' \
         "$JOBS/miscounts.out"
     grep -q '^muster: rank 2 on n3 exited with status 2, .*; it last said "identity: ' \
         "$JOBS/miscounts.out"
