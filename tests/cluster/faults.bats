@@ -13,8 +13,8 @@ setup_file() {
     training_begin
 }
 
-# A slurmstepd that tells an srun of its task's end whose node is gone may do so for minutes, until
-# Slurm takes its step for unkillable and drains the node, which the next test needs.
+# While a slurmstepd tries to reach an srun whose node is gone, Slurm may take its step for
+# unkillable and drain the node, which the next test needs (doc/slurm-releases.md).
 resume_drained() {
     local name
     for name in $(cluster run sinfo -h -N -t drain -o '%N %E' 2>/dev/null |
