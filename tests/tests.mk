@@ -179,6 +179,7 @@ EXTRA_DIST += tests/cluster/cluster tests/cluster/cluster.bats tests/cluster/hel
 	tests/cluster/plugin.bats tests/cluster/pmi2.bats tests/cluster/environment.bats \
 	tests/cluster/world.py tests/cluster/examples.bats tests/cluster/without_plugin.bats \
 	tests/cluster/safety.bats tests/cluster/watchdog.bats tests/cluster/containers.bats \
+	tests/cluster/job_container.bats \
 	tests/cluster/requeue.bats tests/cluster/requeue_later.bats tests/cluster/requeue.bash \
 	tests/cluster/probe.c tests/cluster/ring.c tests/cluster/training.bash \
 	tests/cluster/preemption.bats tests/cluster/failure.bats tests/cluster/rendezvous.bats \

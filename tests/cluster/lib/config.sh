@@ -23,6 +23,8 @@ config_make() {
     config_gpus
     config_slurm >"$STATE/etc/slurm.conf"
     config_cgroup >"$STATE/etc/cgroup.conf"
+    # For JobContainerType=job_container/tmpfs: each node has a /run of its own.
+    printf 'AutoBasePath=true\nBasePath=/run/containers\n' >"$STATE/etc/job_container.conf"
     : >"$STATE/etc/plugstack.conf"
 }
 
