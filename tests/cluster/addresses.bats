@@ -73,6 +73,8 @@ everywhere() {
 }
 
 @test "between nodes whose names only Slurm knows" {
+    # It would tell them to a libnss_slurm too, which the nodes do not have.
+    export MUSTER_CLUSTER_CONF=LaunchParameters=enable_nss_slurm
     begin
     echo 127.0.0.1 localhost >"$(cluster status dir)/etc/hosts"
     run cluster run --node n1 getent hosts n2
