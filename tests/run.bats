@@ -21,6 +21,19 @@ count() { printf '%b' "$2" | awk -v status="$1" -f "$BATS_TEST_DIRNAME/lib/tap.a
     [ "$(count 1 'not ok 1 setup_file failed\n')" != "0 0 0" ]
 }
 
+@test "a group's teardown that fails is a failure, though cmocka ends with 0: here and in make check" {
+    tap='1..1\nok 1 - a\nnot ok 0 - tests [  FAILED  ] GROUP TEARDOWN\n# ok - tests\n'
+    [ "$(count 0 "$tap")" = "1 1 0" ]
+    for driver in "$MUSTER_TOP" "$MUSTER_BUILD/source"; do
+        driver+=/build-aux/tap-driver.sh
+        [ ! -e "$driver" ] || break
+    done
+    cd "$BATS_TEST_TMPDIR"
+    sh "$driver" --test-name name --log-file log --trs-file trs -- \
+        bash "$BATS_TEST_DIRNAME/lib/tap-skip.sh" printf "$tap"
+    grep -qx ':global-test-result: ERROR' trs
+}
+
 @test "a failure is shown with its comments, a pass is not" {
     run awk -v status=1 -f "$BATS_TEST_DIRNAME/lib/tap.awk" \
         <<<$'1..2\nok 1 a\n# of a\nnot ok 2 b\n# why'
