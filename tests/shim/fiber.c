@@ -114,8 +114,10 @@ UNWATCHED static void prepare(struct fiber *fiber, unsigned int index, void (*en
 UNWATCHED struct fiber *fiber_at(unsigned int index, void (*entry)(void))
 {
 	struct fiber *fiber = &fibers[index];
-	size_t page = (size_t)sysconf(_SC_PAGESIZE), each = STACK_BYTES + page;
+	static size_t page, each;
 	if (!stacks) {
+		page = (size_t)sysconf(_SC_PAGESIZE);
+		each = STACK_BYTES + page;
 		void *mapping = mmap(NULL, each * FIBERS_MOST, PROT_READ | PROT_WRITE,
 			MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE | MAP_STACK, -1, 0);
 		if (mapping == MAP_FAILED)
