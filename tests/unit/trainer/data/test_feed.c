@@ -229,7 +229,7 @@ static void large_jobs_over_chains_of_worlds(void **state)
 	uint64_t random = 20;
 	for (int i = 0; i < 16; i++) {
 		const struct job job = { .count = 1 + draw(&random, SAMPLES),
-			.microbatch = 1 + (int)draw(&random, 7),
+			.microbatch = 1 + (int)draw(&random, 16),
 			.slot_microbatches = 1 + (int)draw(&random, 5),
 			.slots = 1 + (int)draw(&random, 48),
 			.complete = draw(&random, 4) > 0,
