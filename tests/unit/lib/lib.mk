@@ -10,7 +10,6 @@ tests_unit_test_collective_LDADD = libmuster.la libcommon.la $(CMOCKA_LIBS)
 unit_tests += tests/unit/test_resume
 tests_unit_test_resume_SOURCES = tests/unit/lib/test_resume.c $(ranks_fixture)
 tests_unit_test_resume_LDADD = libmuster.la libcommon.la $(CMOCKA_LIBS)
-unit_tests += tests/unit/test_end
 tests_unit_test_end_SOURCES = tests/unit/lib/test_end.c tests/unit/lib/blocked_save.h \
 	$(ranks_fixture)
 tests_unit_test_end_LDADD = libmuster.la libcommon.la $(CMOCKA_LIBS)

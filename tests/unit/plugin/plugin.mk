@@ -11,7 +11,6 @@ unit_tests += tests/unit/test_first_end
 tests_unit_test_first_end_SOURCES = tests/unit/plugin/test_first_end.c plugin/first_end.c \
 	plugin/task_end.c
 tests_unit_test_first_end_LDADD = libcommon.la $(CMOCKA_LIBS)
-unit_tests += tests/unit/test_end_channel
 tests_unit_test_end_channel_SOURCES = tests/unit/plugin/test_end_channel.c $(partial_io) \
 	plugin/end_channel.c plugin/first_end.c plugin/task_end.c
 tests_unit_test_end_channel_LDADD = libcommon.la $(CMOCKA_LIBS)
@@ -24,7 +23,6 @@ tests_unit_test_job_folder_LDADD = libcommon.la $(CMOCKA_LIBS)
 unit_tests += tests/unit/test_wish
 tests_unit_test_wish_SOURCES = tests/unit/plugin/test_wish.c plugin/wish.c plugin/job_folder.c
 tests_unit_test_wish_LDADD = libcommon.la $(CMOCKA_LIBS)
-unit_tests += tests/unit/test_job_service
 tests_unit_test_job_service_SOURCES = tests/unit/plugin/test_job_service.c plugin/job_service.c \
 	plugin/job_folder.c
 tests_unit_test_job_service_LDADD = libcommon.la $(CMOCKA_LIBS)

@@ -8,7 +8,6 @@ ckptd_fixture = tests/unit/checkpoint/service/ckptd_fixture.c \
 unit_tests += tests/unit/test_ckptd_parts
 tests_unit_test_ckptd_parts_SOURCES = tests/unit/checkpoint/service/test_ckptd_parts.c
 tests_unit_test_ckptd_parts_LDADD = libckptd.la libcheckpoint.la $(CMOCKA_LIBS)
-unit_tests += tests/unit/test_ckptd_writers
 tests_unit_test_ckptd_writers_SOURCES = tests/unit/checkpoint/service/test_ckptd_writers.c \
 	$(ckptd_fixture)
 tests_unit_test_ckptd_writers_LDADD = libckptd.la libcheckpoint.la $(CMOCKA_LIBS)

@@ -4,7 +4,6 @@ unit_tests += tests/unit/test_ddp_plan
 tests_unit_test_ddp_plan_SOURCES = tests/unit/trainer/ddp/test_ddp_plan.c \
 	tests/unit/trainer/ddp/ddp_table.h
 tests_unit_test_ddp_plan_LDADD = $(trainer_LIBS) $(CMOCKA_LIBS)
-unit_tests += tests/unit/test_ddp
 ddp_world = tests/unit/trainer/ddp/ddp_work.c tests/unit/trainer/ddp/ddp_work.h \
 	tests/unit/trainer/ddp/ddp_table.h tests/unit/trainer/comm/world_fixture.c \
 	tests/unit/trainer/comm/world_fixture.h
@@ -18,7 +17,6 @@ tests_unit_test_ddp_zero_SOURCES = tests/unit/trainer/ddp/test_ddp_zero.c \
 	tests/unit/trainer/ddp/ddp_table.h tests/unit/trainer/comm/world_fixture.c \
 	tests/unit/trainer/comm/world_fixture.h
 tests_unit_test_ddp_zero_LDADD = $(trainer_LIBS) $(CMOCKA_LIBS)
-unit_tests += tests/unit/test_ddp_cuda
 tests_unit_test_ddp_cuda_SOURCES = tests/unit/trainer/ddp/test_ddp_cuda.c
 tests_unit_test_ddp_cuda_LDADD = $(trainer_LIBS) $(CMOCKA_LIBS)
 if HAVE_CUBLAS
