@@ -92,6 +92,29 @@ HACKING.md~| `common/` | | `lib` |~common may include itself by way of others
 EOF
 }
 
+@test "the walks of HACKING.md go through files and functions that are there" {
+    cd "$MUSTER_TOP"
+    run python3 tests/lib/walks.py .
+    echo "$output"
+    [ "$status" -eq 0 ]
+    [ -z "$output" ]
+    # What is not there is named, and so is a wrong count.
+    local change told
+    while IFS='~' read -r change told; do
+        changed_sources HACKING.md ''
+        sed -i "$change" "$BATS_TEST_TMPDIR/changed/HACKING.md"
+        run python3 tests/lib/walks.py "$BATS_TEST_TMPDIR/changed"
+        echo "$output"
+        [[ $output = *"$told"* ]]
+    done <<'EOF'
+s/`ident_decide`/`ident_guess`/~no ident_guess in common/ident.c
+s/`adamw_run`/`adamw_walk`/~no adamw_walk in trainer/cpu/kernels_rows.h
+s|`trainer/comm/comm_run.c`|`trainer/comm/comm_walk.c`|~there is no trainer/comm/comm_walk.c
+s/^[0-9]* hops through/99 hops through/~99 hops through
+/^| 3 | /d~hop 4 follows hop 2
+EOF
+}
+
 # Threads and programs start without our signals, or with none blocked. Foreign headers are kept in
 # one place.
 @test "threads, programs and foreign headers are each in one place" {

@@ -175,7 +175,7 @@ EXTRA_DIST += tests/train.bats tests/elastic.bats tests/mpirun.bats tests/saving
 # The runner and the test cluster.
 EXTRA_DIST += .ci/run tests/run.sh tests/streak.sh tests/streak.tsv tests/run.bats \
 	tests/packages.txt tests/lib/packages.sh tests/lib/plain_path.sh tests/lib/rooms.py \
-	tests/lib/has_torch.bash tests/lib/places.bash tests/lib/wait_for.bash \
+	tests/lib/walks.py tests/lib/has_torch.bash tests/lib/places.bash tests/lib/wait_for.bash \
 	tests/lib/sanitize.bash tests/lib/tap.awk
 EXTRA_DIST += tests/cluster/cluster tests/cluster/cluster.bats tests/cluster/helpers.bash \
 	tests/cluster/plugin.bats tests/cluster/pmi2.bats tests/cluster/environment.bats \
