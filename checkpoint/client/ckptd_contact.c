@@ -19,6 +19,9 @@
 #include "common/clock.h"
 #include "common/log.h"
 
+/* Seconds that a dying service of the node may take between closing its connections and its end. */
+#define DYING_SECONDS 2
+
 /* ---- the first message ---- */
 
 /* Files should get the modes that this process would give them. Reading the umask with umask()
@@ -236,7 +239,8 @@ void ckptd_contact_lose(struct ckptd_contact *contact, const struct err *why, st
 	ckptd_conn_close(&contact->link.conn);
 	/* A dying process closes its connections before its parent can get its status. */
 	if (why->status == EXIT_LOST)
-		ckptd_process_wait(process, deadline_in(process->child ? contact->plan->timeout : 0.2));
+		ckptd_process_wait(process,
+			deadline_in(process->child ? contact->plan->timeout : DYING_SECONDS));
 	err_fail(said, EXIT_LOST, "the service, pid %d, %s (%.500s)", (int)contact->service,
 		ckptd_process_fate(process, fate, sizeof fate), why->text);
 }
