@@ -318,7 +318,7 @@ assert [x["name"] for x in c][-1] == "isa", c'
     train_world 2 listed --data 'part-[23].u16,part-1.u16' --steps 20 --decay-steps 20 \
         --change steps
     diff <(hashes shards/step-00000020) <(hashes listed/step-00000020)
-    fails 2 "in quotes" train listed --data part-1.u16 part-2.u16 part-3.u16 --steps 30 \
+    fails 2 "quote a pattern" train listed --data part-1.u16 part-2.u16 part-3.u16 --steps 30 \
         --change steps
     fails 2 "--data has the identity" train listed --data 'part-[12].u16'
     fails 65 "parts-*: no file has a name like that" train listed --data 'parts-*' --steps 30
