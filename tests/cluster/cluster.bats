@@ -21,6 +21,12 @@ END
     job_submit -N4 --exclusive wait.sh
 }
 
+# job_begins JOB ATTEMPT SECONDS: until that job's script has begun this attempt, which Slurm does
+# not wait for before it calls the job RUNNING.
+job_begins() {
+    job_wait_attempt "$@" && wait_for "$3" grep -q "^attempt $2 on n\[1-4\]" "$(job_output "$1")"
+}
+
 # Everything a cluster could leave on the machine, apart from its own processes and namespaces.
 machine() {
     ip -o link | sed 's/^[0-9]*: //; s/@.*//'
@@ -109,12 +115,10 @@ processes() { grep -ls "$(cluster status dir)/own " /proc/[0-9]*/mountinfo | cut
 
 @test "an ondemand job preempts a spot job, which is requeued and runs again" {
     id=$(waiting_job)
-    job_wait_attempt "$id" 0 20
+    job_begins "$id" 0 20
     job_preempt "$id"
-    job_wait_attempt "$id" 1 40
+    job_begins "$id" 1 40
     job_end "$id"
-    grep -q '^attempt 0 on n\[1-4\]' "$(job_output "$id")"
-    grep -q '^attempt 1 on n\[1-4\]' "$(job_output "$id")"
 }
 
 hardware_address() {
@@ -126,14 +130,14 @@ hardware_address() {
     node=$(hardware_address n3 eth0) bridge=$(hardware_address ctl bridge0)
     [[ $node$bridge =~ ^([0-9a-f]{2}:?){12}$ ]]
     id=$(waiting_job)
-    job_wait_attempt "$id" 0 20
+    job_begins "$id" 0 20
     dead=$(cat "$(cluster status dir)/pid/n3")
     cluster kill-node n3
     [ -z "$(readlink "/proc/$dead/ns/net")" ]
     wait_for 40 node_is n3 'down*'
     job_wait "$id" 30 PENDING
     cluster start-node n3
-    job_wait_attempt "$id" 1 40
+    job_begins "$id" 1 40
     job_end "$id"
     run cluster run srun --quiet -w n3 hostname
     [ "$output" = n3 ]
@@ -179,7 +183,7 @@ hardware_address() {
 
 @test "jobs outlive a restart of the controller" {
     id=$(waiting_job)
-    job_wait_attempt "$id" 0 20
+    job_begins "$id" 0 20
     cluster stop-controller
     run timeout -k 10 3 "$MUSTER_TOP/tests/cluster/cluster" run squeue
     [ "$status" -ne 0 ]
