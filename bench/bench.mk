@@ -5,7 +5,8 @@ bench_copy_state_LDADD = libcommon.la
 bench_reduce_step_LDADD = $(trainer_LIBS)
 bench_hide_step_LDADD = $(trainer_LIBS)
 EXTRA_DIST += bench/hiding.sh bench/reduction.sh bench/results/reduction-2026-11-22.txt \
-	bench/results/overlap-2026-11-22.txt
+	bench/results/overlap-2026-11-22.txt bench/results/overlap-2026-11-25.txt \
+	bench/results/reduction-2026-11-25.txt
 bench_train_step_LDADD = $(trainer_LIBS)
 bench_launch_ours_LDADD = $(trainer_LIBS)
 if HAVE_PMIX
