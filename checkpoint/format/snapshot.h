@@ -49,8 +49,8 @@ enum save_outcome {
 	SAVE_REFUSED, /* no service could be found for it */
 };
 
-/* What became of a save. Whoever makes a result sets the members that it knows, and the others
- * pass it on: the save itself, the service, its client, the trainer. */
+/* What became of a save. The save sets all members but `stall`. The client of the service sets
+ * `seconds` anew, and the trainer sets `stall`. */
 struct save_result {
 	enum save_outcome outcome;
 	int64_t step;

@@ -71,7 +71,7 @@ static void put(struct device *device, void *to, const void *host, size_t bytes)
 {
 	copy_in(device, to, host, bytes);
 }
-/* ---- copies beside the ops ---- */
+/* ---- the copy stream ---- */
 
 static int pin(struct device *device, void *pages, size_t bytes, struct err *err)
 {

@@ -14,7 +14,7 @@ struct fake_cublas {
 	size_t version;        /* 0: 130001 */
 	unsigned no_epilogues; /* cublasLtEpilogue_t of which it has no algorithm, joined by | of 1 <<
 							  their place in epilogues[] */
-	int bad_candidates;    /* of the first, not usable: by their reduction scheme or workspace */
+	int bad_candidates;    /* the first this many have a bad reduction scheme or workspace */
 	bool refuses;          /* cublasLtMatmulAlgoCheck refuses */
 	int objects;           /* handles, descriptors, layouts and preferences that are alive */
 	int heuristics, plans; /* calls */

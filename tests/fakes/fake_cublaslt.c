@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* tests/fakes/fake_cublas.c as a library that a program finds by LD_LIBRARY_PATH, under the name of
- * the true one. The environment says what it is to do: FAKE_CUBLAS_VERSION=N    instead of 130001
- *     FAKE_CUBLAS_SKIP=N       the first N of its algorithms may not be used, so that another is
- * chosen */
+ * the true one. The environment says what it is to do:
+ *     FAKE_CUBLAS_VERSION=N    its version, instead of 130001
+ *     FAKE_CUBLAS_SKIP=N       the first N of its algorithms may not be used, so another is chosen
+ */
 #pragma GCC visibility push(default)
 #include <cublasLt.h>
 #pragma GCC visibility pop

@@ -2,10 +2,13 @@
 /* The CUDA driver as far as a rank asks it which card it has, for machines without one:
  * libcuda.so.1 for a program that finds it by LD_LIBRARY_PATH. The environment says what it shows:
  *     FAKE_GPUS=N              cards of this machine (1)
- *     CUDA_VISIBLE_DEVICES     numbers of those that the process sees, as the true one reads it;
- * all where it isn't set FAKE_GPU_NAME=TEXT       NVIDIA H200 FAKE_GPU_CAPABILITY=N    times ten
- * (90) FAKE_GPU_MEMORY=BYTES    (2^40) FAKE_GPU_CUDA=N          the CUDA version that the driver
- * supports (that of its header) FAKE_GPU_ERROR=N         what cuInit says (0) */
+ *     CUDA_VISIBLE_DEVICES     as the true one reads it: those that the process sees (all)
+ *     FAKE_GPU_NAME=TEXT       (NVIDIA H200)
+ *     FAKE_GPU_CAPABILITY=N    times ten (90)
+ *     FAKE_GPU_MEMORY=BYTES    (2^40)
+ *     FAKE_GPU_CUDA=N          the CUDA version that the driver supports (that of its header)
+ *     FAKE_GPU_ERROR=N         what cuInit returns (0)
+ */
 #pragma GCC visibility push(default)
 #include <cuda.h>
 #pragma GCC visibility pop

@@ -1,11 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* NCCL, the CUDA driver and its runtime as far as slurm-examples/ring.c and libmuster call them,
  * for machines without a GPU: one library that tests/nccl.bats gives all three names. "GPU memory"
- * is the process's; a gather travels through files in $FAKE_DIR, one a rank and round. What goes
- * wrong is set by the environment, in rank $FAKE_RANK alone where that is set: FAKE_ID=fail no
- * unique id can be made FAKE_INIT=slow|never|fail     connecting takes a while, never ends, ends
- * with ncclInvalidUsage FAKE_GATHER=never|lost        a gather never ends, is found to be hopeless
- * by NCCL What ends a communicator is told on standard error. */
+ * is the process's; a gather travels through files in $FAKE_DIR, one a rank and round. The
+ * environment says what goes wrong, in rank $FAKE_RANK alone where that is set:
+ *     FAKE_ID=fail                 no unique id can be made
+ *     FAKE_INIT=slow|never|fail    connecting takes a while, never ends, ends with ncclInvalidUsage
+ *     FAKE_GATHER=never|lost       a gather never ends, or NCCL finds that it never can
+ * A line on standard error tells what ends a communicator. */
 #include <cuda_runtime_api.h>
 #include <nccl.h>
 #include <stdio.h>

@@ -174,7 +174,7 @@ static void drop_copy(void *arg)
 }
 
 /* Pinned memory is read and written when the stream comes to it. Other memory of the host is read
- * at the call, and has its result after it. */
+ * at the call, and written before the call returns. */
 cudaError_t cudaMemcpyAsync(void *to, const void *from, size_t bytes, enum cudaMemcpyKind kind,
 	cudaStream_t stream)
 {

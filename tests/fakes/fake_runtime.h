@@ -36,9 +36,9 @@ struct fake_runtime {
 							 from then on; 0: none */
 	int waits_fail;       /* cudaError_t of a stream's wait for an event; 0: none */
 	double copy_time;     /* milliseconds of its clock that each copy takes */
-	int unready;          /* that many questions for an event are answered by no, whatever it is */
+	int unready;          /* for this many questions more, no event is ready */
 	int registers_fail;   /* cudaError_t of memory that is to be pinned; 0: none */
-	int registers_left;   /* with it: that many pieces are pinned before */
+	int registers_left;   /* with it: this many pieces are pinned before it fails */
 	size_t registered;    /* bytes that are pinned */
 };
 

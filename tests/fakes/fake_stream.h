@@ -22,7 +22,7 @@ typedef int fake_step(void *arg);
 /* For the streams to come and those that are there. `seed`: of FAKE_RANDOM. */
 void fake_stream_order(enum fake_order order, uint64_t seed);
 
-/* Queues work on a stream (NULL: it runs at once, behind all that is queued anywhere). `drop` ends
+/* Queues work on a stream (NULL: it runs at once, after all that is queued anywhere). `drop` ends
  * the argument when it is done. */
 void fake_stream_queue(void *stream, fake_step *step, void (*drop)(void *), void *arg);
 

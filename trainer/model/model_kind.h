@@ -46,7 +46,7 @@ struct model {
 	model_weights_wait *wait;    /* NULL: none */
 	void *wait_arg;
 	float *losses;              /* [targets of a microbatch] inside `block` */
-	void *block;                /* activations, allocated by ops */
+	void *block;                /* activations, in the device's memory */
 	int valid;                  /* targets of the current microbatch that count */
 	struct model_graph *graphs; /* captured passes (model_graph.h) */
 	bool use_graphs, graphs_fail;

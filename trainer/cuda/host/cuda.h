@@ -47,8 +47,8 @@ static inline struct cuda *cuda_of(struct device *device)
 /* Called before work is queued (CUDA_RUN does so): false if earlier work has failed. Makes the
  * device this thread's current one. */
 bool cuda_begin(struct device *device);
-/* Keeps the first error, since whoever queues work can't return one; all results after it are void.
- * Returns whether there is none. */
+/* Keeps the first error, since the functions that queue work return none. All results after it are
+ * void. Returns whether there is none. */
 bool cuda_note(struct device *device, int rc, const struct err *err);
 /* The device's check(). */
 int cuda_first_error(struct device *device, struct err *err);

@@ -11,7 +11,7 @@
 #define CANDIDATES 8    /* asked of the heuristics; the first usable one is chosen */
 
 _Static_assert(sizeof(cublasLtMatmulAlgo_t) == GEMM_WORDS * sizeof(uint64_t),
-	"an algorithm is so many words");
+	"an algorithm is GEMM_WORDS words");
 
 /* A choice in the library's form; it has the same index as in plans.rows. */
 struct plan {

@@ -7,8 +7,8 @@
 
 #include "trainer/cuda/host/cuda.h"
 
-/* Makes the events of the places; none are needed without a communicator's stream, since nothing
- * waits for them. */
+/* Makes the graph's events. Without a communicator's stream nothing waits for them, so none are
+ * needed. */
 static bool make_events(struct device *device, int events)
 {
 	struct cuda *cuda = cuda_of(device);

@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* file_list: names and patterns become files in the order of their names, and a message names what
- * can't.
- */
+/* file_list: names and patterns become files in the order of their names, and a message says which
+ * can't. */
 #include "config.h"
 
 #include <setjmp.h>

@@ -85,7 +85,7 @@ static const struct gemm_choice *choice_of(const struct tune *tune, const struct
 /* Milliseconds of an epilogue's candidates: of any other one the first row's. */
 static struct {
 	double of[FAKE_EPILOGUES][4];
-	int every; /* one run of this number takes ten times as long */
+	int every; /* one run in this many takes ten times as long */
 } times;
 
 static double duration(int epilogue, int candidate, int run)
