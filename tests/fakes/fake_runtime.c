@@ -1,15 +1,19 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+#include "config.h"
 #include "tests/fakes/fake_runtime.h"
 
 #include <cuda_runtime_api.h>
+#include <stdint.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/mman.h>
+#include <unistd.h>
 
 #include "tests/fakes/fake_pinned.h"
 #include "tests/shim/grid.h"
-#include "trainer/cuda/host/gemm_plans.h"
 
-#define HEAD 256 /* bytes in front of memory */
+#define HEAD 256                 /* bytes in front of memory */
+#define LARGE ((size_t)16 << 20) /* bytes; filling as many takes longer than most tests */
 
 struct fake_runtime fake_runtime;
 
@@ -30,18 +34,12 @@ static void *memory_of(struct head *head)
 	return (char *)head + HEAD;
 }
 
-/* How much of memory is written where all of it is. Of the workspace, which the library alone
- * uses, a page does: 32 MiB take longer than most that is done beside them. */
-static size_t written(size_t bytes)
-{
-	return bytes == GEMM_PLANS_WORKSPACE ? 4096 : bytes;
-}
-
-/* Holds no number at first. */
+/* Holds no number at first; large memory holds anything, as on the device. */
 static void *get(size_t bytes, enum cudaMemoryType kind)
 {
 	struct head *head = aligned_alloc(HEAD, HEAD + (bytes + HEAD - 1) / HEAD * HEAD);
-	memset(memory_of(head), 0xff, written(bytes));
+	if (bytes < LARGE)
+		memset(memory_of(head), 0xff, bytes);
 	fake_stream_lock();
 	*head = (struct head) { heads, bytes, kind };
 	heads = head;
@@ -111,9 +109,24 @@ cudaError_t cudaFreeHost(void *p)
 	return cudaFree(p);
 }
 
+/* Gives the whole pages of large memory back to the kernel, which makes zeros of those that are
+ * touched again. */
+static void zero_large(char *p, size_t bytes)
+{
+	const uintptr_t page = (uintptr_t)sysconf(_SC_PAGESIZE);
+	size_t head = (size_t)(-(uintptr_t)p % page), tail = (size_t)((uintptr_t)(p + bytes) % page);
+	memset(p, 0, head);
+	memset(p + bytes - tail, 0, tail);
+	if (madvise(p + head, bytes - head - tail, MADV_DONTNEED) < 0)
+		memset(p, 0, bytes);
+}
+
 cudaError_t cudaMemset(void *p, int value, size_t bytes)
 {
-	memset(p, value, written(bytes));
+	if (value == 0 && bytes >= LARGE)
+		zero_large(p, bytes);
+	else
+		memset(p, value, bytes);
 	return cudaSuccess;
 }
 
