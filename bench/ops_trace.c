@@ -370,7 +370,8 @@ struct ops_trace *ops_trace_create(struct ops *inner, const struct trace_clock *
 	trace->ops.attention = attention;
 	trace->ops.attention_backward = attention_backward;
 	trace->ops.head_loss = head_loss;
-	trace->ops.adamw = adamw;
+	if (inner->adamw)
+		trace->ops.adamw = adamw;
 	if (inner->adamw_chunks)
 		trace->ops.adamw_chunks = adamw_chunks;
 	trace->ops.square_sums = square_sums;

@@ -279,8 +279,8 @@ static struct adamw_state flip_state(const struct adamw_state *state)
 	return (struct adamw_state) { flip(state->weights), flip(state->m), flip(state->v) };
 }
 
-static void adamw(struct ops *ops, const struct adamw_state *to, const struct adamw_state *from,
-	float *compute, const float *grad, size_t count, int decay)
+static void adamw_chunk(struct ops *ops, const struct adamw_state *to,
+	const struct adamw_state *from, float *compute, const float *grad, size_t count, int decay)
 {
 	const struct adamw_state near_to = flip_state(to), near_from = flip_state(from);
 	OPS->adamw(OPS, &near_to, &near_from, flip(compute), flip(grad), count, decay);
@@ -294,7 +294,8 @@ static void adamw_chunks(struct ops *ops, const struct adamw_state *to,
 	const struct adamw_chunk *near = flip(chunks);
 	for (size_t i = 0; i < count; i++) {
 		size_t at = near[i].first, moments = near[i].moments;
-		adamw(ops, &(struct adamw_state) { to->weights + at, to->m + moments, to->v + moments },
+		adamw_chunk(ops,
+			&(struct adamw_state) { to->weights + at, to->m + moments, to->v + moments },
 			&(struct adamw_state) { from->weights + at, from->m + moments, from->v + moments },
 			compute + at, grad + at, near[i].count, (int)near[i].decay);
 	}
@@ -357,7 +358,6 @@ static const struct ops device_memory_ops = {
 	.head_loss = head_loss,
 	.cross_entropy = cross_entropy,
 	.sum_losses = sum_losses,
-	.adamw = adamw,
 	.adamw_chunks = adamw_chunks,
 	.square_sums = square_sums,
 	.add = add,

@@ -191,11 +191,11 @@ struct ops {
 	/* AdamW (Loshchilov and Hutter, arXiv 1711.05101) on `count` elements, with explicit fma; decay
 	 * 0 for tensors that do not decay. g = grad·clip. Reads `from` and writes `to`, which may be
 	 * `from`; `compute` (may be to->weights) gets the new weights in the compute type. A masked
-	 * step leaves weights and moments as they are. */
+	 * step leaves weights and moments as they are. NULL with device memory. */
 	void (*adamw)(struct ops *ops, const struct adamw_state *to, const struct adamw_state *from,
 		float *compute, const float *grad, size_t count, int decay);
-	/* The same on all these chunks of the arenas at once; the chunks lie in the device's memory,
-	 * too. NULL where that is the host's. */
+	/* With device memory: the same on all these chunks of the arenas at once; the chunks lie there,
+	 * too. Else NULL. */
 	void (*adamw_chunks)(struct ops *ops, const struct adamw_state *to,
 		const struct adamw_state *from, float *compute, const float *grad,
 		const struct adamw_chunk *chunks, size_t count);

@@ -112,13 +112,6 @@ static void cross_entropy(struct ops *ops, float *losses, float *logits, const i
 		cuda->type, cuda->stream));
 }
 
-static void adamw(struct ops *ops, const struct adamw_state *to, const struct adamw_state *from,
-	float *compute, const float *grad, size_t count, int decay)
-{
-	const struct cuda_adamw tensor = { *to, *from, grad, compute, ops_cuda_of(ops)->type };
-	RUN(cuda_adamw(&tensor, count, decay, cuda->params_device, cuda->stream));
-}
-
 static void adamw_chunks(struct ops *ops, const struct adamw_state *to,
 	const struct adamw_state *from, float *compute, const float *grad,
 	const struct adamw_chunk *chunks, size_t count)
@@ -172,7 +165,6 @@ void ops_cuda_passes_install(struct ops *ops)
 	ops->attention = attention;
 	ops->attention_backward = attention_backward;
 	ops->cross_entropy = cross_entropy;
-	ops->adamw = adamw;
 	ops->adamw_chunks = adamw_chunks;
 	ops->sum_losses = sum_losses;
 	ops->square_sums = square_sums;

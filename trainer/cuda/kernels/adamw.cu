@@ -53,9 +53,11 @@ __device__ __forceinline__ void update_at(const struct cuda_adamw &a, size_t i, 
 /* One chunk a block. `wide`: the arenas are aligned to sixteen bytes; a chunk's first elements may
  * still not be. */
 template <typename T>
-__device__ __forceinline__ void update_chunk(const struct cuda_adamw &a,
-	const struct adamw_chunk &chunk, const struct step_params &p, bool wide)
+__global__ void LAUNCH_BOUNDS(THREADS) adamw_chunks_kernel(const struct cuda_adamw a,
+	const struct adamw_chunk *chunks, const struct step_params *params, bool wide)
 {
+	const struct adamw_chunk &chunk = chunks[blockIdx.x];
+	const struct step_params &p = *params;
 	const float weight_decay = chunk.decay ? p.weight_decay : 0;
 	const size_t first = chunk.first, moments = chunk.moments;
 	const uint32_t count = chunk.count;
@@ -75,23 +77,6 @@ __device__ __forceinline__ void update_chunk(const struct cuda_adamw &a,
 	}
 }
 
-template <typename T>
-__global__ void LAUNCH_BOUNDS(THREADS) adamw_chunks_kernel(const struct cuda_adamw arenas,
-	const struct adamw_chunk *chunks, const struct step_params *params, bool wide)
-{
-	update_chunk<T>(arenas, chunks[blockIdx.x], *params, wide);
-}
-
-template <typename T>
-__global__ void LAUNCH_BOUNDS(THREADS) adamw_tensor_kernel(const struct cuda_adamw tensor,
-	size_t count, int decay, const struct step_params *params, bool wide)
-{
-	const size_t first = (size_t)blockIdx.x * ADAMW_CHUNK;
-	const struct adamw_chunk chunk = { first, first,
-		(uint32_t)min(count - first, (size_t)ADAMW_CHUNK), (uint32_t)decay };
-	update_chunk<T>(tensor, chunk, *params, wide);
-}
-
 static bool adamw_is_wide(const struct cuda_adamw *a)
 {
 	return is_wide(a->to.weights, a->to.m, a->to.v, a->from.weights, a->from.m, a->from.v, a->grad,
@@ -107,16 +92,4 @@ extern "C" int cuda_adamw_chunks(const struct cuda_adamw *arenas, const struct a
 		return 0;
 	return LAUNCH(kernel, (unsigned int)count, THREADS, 0, stream, *arenas, chunks, params,
 		adamw_is_wide(arenas));
-}
-
-extern "C" int cuda_adamw(const struct cuda_adamw *tensor, size_t count, int decay,
-	const struct step_params *params, void *stream)
-{
-	auto kernel =
-		tensor->type == CUDA_FP32 ? adamw_tensor_kernel<float> : adamw_tensor_kernel<bf16>;
-	const size_t chunks = (count + ADAMW_CHUNK - 1) / ADAMW_CHUNK;
-	if (count == 0)
-		return 0;
-	return LAUNCH(kernel, (unsigned int)chunks, THREADS, 0, stream, *tensor, count, decay != 0,
-		params, adamw_is_wide(tensor));
 }

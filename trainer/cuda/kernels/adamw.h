@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* AdamW on the GPU, over one tensor, or over all tensors of a run of the arenas in one launch;
- * exactly the bits of struct ops' adamw. */
+/* AdamW on the GPU, over all tensors of a run of the arenas in one launch; exactly the bits of
+ * struct ops' adamw. */
 #ifndef MUSTER_CUDA_ADAMW_H
 #define MUSTER_CUDA_ADAMW_H
 
@@ -27,10 +27,6 @@ struct cuda_adamw {
  * of the launch. */
 int cuda_adamw_chunks(const struct cuda_adamw *arenas, const struct adamw_chunk *chunks,
 	size_t count, const struct step_params *params, void *stream);
-
-/* The same on one tensor's `count` elements. */
-int cuda_adamw(const struct cuda_adamw *tensor, size_t count, int decay,
-	const struct step_params *params, void *stream);
 
 #ifdef __cplusplus
 }

@@ -117,26 +117,30 @@ CALL(cross_entropy, cross_entropy(ops, p[0], p[1], INTS(2), (int)letter('R', s),
 CALL(cross_entropy_gradient,
 	cross_entropy(ops, p[0], p[1], INTS(2), (int)letter('R', s), s->V, true))
 
-CALL(adamw,
-	adamw(ops, &(struct adamw_state) { p[0], p[1], p[2] },
-		&(struct adamw_state) { p[4], p[5], p[6] }, p[3], p[7], s->P, 1))
-CALL(adamw_in_place,
-	adamw(ops, &(struct adamw_state) { p[0], p[1], p[2] },
-		&(struct adamw_state) { p[0], p[1], p[2] }, p[3], p[4], s->P, 0))
-/* In place; one chunk after the other where there is no more than that. */
-static void adamw_chunks(struct ops *ops, float *const *p, const struct op_sizes *s)
+/* From p[from] on to p[0] on; one chunk after the other where there is no more than that. */
+static void update(struct ops *ops, float *const *p, int from, const float *grad,
+	const float *chunks_at, size_t count)
 {
-	const struct adamw_chunk *chunks = (const struct adamw_chunk *)(const void *)p[5];
-	const struct adamw_state all = { p[0], p[1], p[2] };
+	const struct adamw_chunk *chunks = (const struct adamw_chunk *)(const void *)chunks_at;
+	const struct adamw_state to = { p[0], p[1], p[2] }, old = { p[from], p[from + 1], p[from + 2] };
 	if (ops->adamw_chunks) {
-		ops->adamw_chunks(ops, &all, &all, p[3], p[4], chunks, letter('X', s));
+		ops->adamw_chunks(ops, &to, &old, p[3], grad, chunks, count);
 		return;
 	}
-	for (size_t i = 0; i < letter('X', s); i++) {
+	for (size_t i = 0; i < count; i++) {
 		size_t at = chunks[i].first;
-		const struct adamw_state part = { p[0] + at, p[1] + at, p[2] + at };
-		ops->adamw(ops, &part, &part, p[3] + at, p[4] + at, chunks[i].count, (int)chunks[i].decay);
+		ops->adamw(ops, &(struct adamw_state) { to.weights + at, to.m + at, to.v + at },
+			&(struct adamw_state) { old.weights + at, old.m + at, old.v + at }, p[3] + at,
+			grad + at, chunks[i].count, (int)chunks[i].decay);
 	}
+}
+static void adamw_chunks(struct ops *ops, float *const *p, const struct op_sizes *s)
+{
+	update(ops, p, 4, p[7], p[8], letter('X', s));
+}
+static void adamw_chunks_in_place(struct ops *ops, float *const *p, const struct op_sizes *s)
+{
+	update(ops, p, 0, p[4], p[5], letter('X', s));
 }
 
 /* (a + b) + c */
@@ -314,16 +318,13 @@ const struct op_case op_cases[] = {
 	{ CASE(cross_entropy, "cross_entropy with gradient", cross_entropy_gradient),
 		.operands = { FLOATS("losses", OUT, "R", 0), ELEMENTS("logits", BOTH, "RV", 4),
 			TARGETS("R") } },
-	{ CASE(adamw, "adamw", adamw),
+	{ CASE(adamw_chunks, "adamw_chunks", adamw_chunks),
 		.operands = { FLOATS("weights", OUT, "P", 0), FLOATS("m", OUT, "P", 0),
 			FLOATS("v", OUT, "P", 0), ELEMENTS("compute", OUT, "P", 0),
 			FLOATS("old weights", IN, "P", 1), FLOATS("old m", IN, "P", 0.01f),
-			AROUND("old v", IN, FLOATS, "P", 0.0009f, 0.001f), FLOATS("grad", IN, "P", 0.1f) } },
-	{ CASE(adamw, "adamw in place", adamw_in_place),
-		.operands = { FLOATS("weights", BOTH, "P", 1), FLOATS("m", BOTH, "P", 0.01f),
-			AROUND("v", BOTH, FLOATS, "P", 0.0009f, 0.001f), ELEMENTS("compute", OUT, "P", 0),
-			FLOATS("grad", IN, "P", 0.1f) } },
-	{ CASE(adamw_chunks, "adamw_chunks", adamw_chunks),
+			AROUND("old v", IN, FLOATS, "P", 0.0009f, 0.001f), FLOATS("grad", IN, "P", 0.1f),
+			AROUND("chunks", IN, CHUNKS, "X", 0, 0) } },
+	{ CASE(adamw_chunks, "adamw_chunks in place", adamw_chunks_in_place),
 		.operands = { FLOATS("weights", BOTH, "P", 1), FLOATS("m", BOTH, "P", 0.01f),
 			AROUND("v", BOTH, FLOATS, "P", 0.0009f, 0.001f), ELEMENTS("compute", OUT, "P", 0),
 			FLOATS("grad", IN, "P", 0.1f), AROUND("chunks", IN, CHUNKS, "X", 0, 0) } },

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* AdamW on the GPU: the bits of the CPU's plain one, on one tensor and on all tensors of a run of
- * the arenas at once. */
+/* AdamW on the GPU: the bits of the CPU's plain one, on all chunks of one tensor, of a run of the
+ * arenas and of shards. */
 #include "config.h"
 
 #include <stdlib.h>
@@ -47,18 +47,31 @@ static struct arenas make_arenas(size_t count)
 
 struct update {
 	struct cuda_adamw adamw;
-	const struct adamw_chunk *chunks; /* NULL: one tensor */
+	const struct adamw_chunk *chunks;
 	size_t count;
-	int decay;
 	const struct step_params *params;
 };
 
 static void run(void *arg)
 {
 	struct update *u = arg;
-	assert_int_equal(u->chunks ? cuda_adamw_chunks(&u->adamw, u->chunks, u->count, u->params, NULL)
-							   : cuda_adamw(&u->adamw, u->count, u->decay, u->params, NULL),
-		0);
+	assert_int_equal(cuda_adamw_chunks(&u->adamw, u->chunks, u->count, u->params, NULL), 0);
+}
+
+/* An update of one tensor that is the whole arena. */
+static struct update whole(struct cuda_adamw adamw, size_t count, int decay,
+	const struct step_params *params)
+{
+	struct adamw_chunk chunks[4];
+	size_t n = 0;
+	assert_in_range(count, 1, sizeof chunks / sizeof chunks[0] * ADAMW_CHUNK);
+	for (size_t at = 0; at < count; at += ADAMW_CHUNK)
+		chunks[n++] = (struct adamw_chunk) { .first = at,
+			.moments = at,
+			.count = (uint32_t)(count - at < ADAMW_CHUNK ? count - at : ADAMW_CHUNK),
+			.decay = (uint32_t)decay };
+	return (struct update) { adamw, kernel_operand(chunks, n * sizeof *chunks, 0), n,
+		kernel_operand(params, sizeof *params, 0) };
 }
 
 /* In place, or from operands to outputs that begin as `stale`. */
@@ -110,8 +123,7 @@ static void check_tensor(size_t count, int decay, bool in_place, enum cuda_type 
 	const struct arenas from = make_arenas(count);
 	const float *stale = kernel_floats(count, 0, 0, CUDA_FP32);
 	const struct arenas to = filled(count, stale);
-	struct update u = { on_device(&from, stale, in_place, type, shift), NULL, count, decay,
-		kernel_operand(&usual, sizeof usual, 0) };
+	struct update u = whole(on_device(&from, stale, in_place, type, shift), count, decay, &usual);
 	struct ops *plain = kernel_reference();
 	float *compute = kernel_host(count * 4);
 	kernel_run(run, &u);
@@ -137,8 +149,7 @@ static void masked_step_changes_nothing(void **state)
 	const float *stale = kernel_floats(257, 0.5f, 0, CUDA_FP32);
 	const struct arenas to = filled(257, stale);
 	params.masked = 1;
-	struct update u = { on_device(&from, stale, false, CUDA_BF16, 0), NULL, 257, 1,
-		kernel_operand(&params, sizeof params, 0) };
+	struct update u = whole(on_device(&from, stale, false, CUDA_BF16, 0), 257, 1, &params);
 	kernel_run(run, &u);
 	check_bits(&u.adamw, &to, stale);
 	kernel_done();
@@ -185,7 +196,7 @@ static void check_run(const struct tensor_table *table, size_t first, size_t end
 	for (size_t i = 0; i < count; i++)
 		chunks[i].moments += first; /* these arenas hold the moments of all elements */
 	struct update u = { on_device(&from, stale, false, type, shift),
-		kernel_operand(chunks, count * sizeof *chunks, 0), count, 0,
+		kernel_operand(chunks, count * sizeof *chunks, 0), count,
 		kernel_operand(&usual, sizeof usual, 0) };
 	kernel_run(run, &u);
 	*plain->params = usual;
@@ -211,7 +222,7 @@ static void run_has_the_bits_of_the_cpu(void **state)
 	tensor_table_clear(&table);
 }
 
-/* Two shards, whose moments lie one behind the other as with --zero 1. */
+/* Two shards, whose moments lie one after the other as with --zero 1. */
 static void shards_have_the_bits_of_the_cpu(void **state)
 {
 	struct tensor_table table = make_table();
@@ -245,7 +256,7 @@ static void shards_have_the_bits_of_the_cpu(void **state)
 	expected.weights = to.weights;
 	memcpy(compute, to.weights, table.elements * 4);
 	struct update u = { on_device(&packed, NULL, true, CUDA_FP32, 0),
-		kernel_operand(chunks, count * sizeof *chunks, 0), count, 0,
+		kernel_operand(chunks, count * sizeof *chunks, 0), count,
 		kernel_operand(&usual, sizeof usual, 0) };
 	kernel_run(run, &u);
 	check_bits(&u.adamw, &expected, compute);
