@@ -6,6 +6,8 @@
 
 #include <stddef.h>
 
+#include "trainer/model/tensors.h"
+
 struct zero_shard {
 	int rank;
 	size_t first, end; /* elements */
@@ -17,6 +19,14 @@ static inline struct zero_shard zero_shard_cut(const struct zero_shard *shard, s
 {
 	return (struct zero_shard) { shard->rank, shard->first > first ? shard->first : first,
 		shard->end < end ? shard->end : end };
+}
+
+/* The elements of the shard that are the row's, of which only a parameter has any. */
+static inline struct zero_shard zero_shard_of(const struct zero_shard *shard,
+	const struct tensor *row)
+{
+	size_t count = row->role == TENSOR_PARAMETER ? row->count : 0;
+	return zero_shard_cut(shard, row->offset, row->offset + count);
 }
 
 #endif

@@ -70,8 +70,8 @@ static int alloc_wants(struct wants *wants, const struct state *state, struct er
 static void want(struct wants *wants, const struct tensor *row, enum snapshot_state s, float *arena,
 	const struct zero_shard *shard)
 {
-	const struct zero_shard run = zero_shard_cut(shard, row->offset, row->offset + row->count);
-	if (row->role == TENSOR_PARAMETER && run.first < run.end)
+	const struct zero_shard run = zero_shard_of(shard, row);
+	if (run.first < run.end)
 		wants->wants[wants->count++] = (struct ckpt_want) { s, row->name, run.first - row->offset,
 			run.end - run.first, arena + run.first };
 }

@@ -24,8 +24,8 @@ static void add_shard(struct layout *layout, const struct zero_shard *shard)
 {
 	for (int i = 0; i < layout->table->count; i++) {
 		const struct tensor *row = &layout->table->rows[i];
-		const struct zero_shard run = zero_shard_cut(shard, row->offset, row->offset + row->count);
-		if (row->role == TENSOR_PARAMETER && run.first < run.end)
+		const struct zero_shard run = zero_shard_of(shard, row);
+		if (run.first < run.end)
 			add_slice(layout, row, run.first - row->offset, run.end - run.first, shard->rank);
 	}
 }

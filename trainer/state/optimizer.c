@@ -60,14 +60,22 @@ void optimizer_update(struct ops *ops, const struct tensor_table *table,
 	for (size_t k = 0; k < own_count; k++)
 		for (int i = 0; i < table->count; i++) {
 			const struct tensor *row = &table->rows[i];
-			const struct zero_shard run =
-				zero_shard_cut(&own[k], row->offset, row->offset + row->count);
-			if (row->role != TENSOR_PARAMETER || run.first >= run.end)
-				continue;
+			const struct zero_shard run = zero_shard_of(&own[k], row);
 			const struct adamw_state run_to = at(to, run.first), run_from = at(from, run.first);
-			ops->adamw(ops, &run_to, &run_from, run_to.weights, grads + run.first,
-				run.end - run.first, row->decay);
+			if (run.first < run.end)
+				ops->adamw(ops, &run_to, &run_from, run_to.weights, grads + run.first,
+					run.end - run.first, row->decay);
 		}
+}
+
+/* The first chunk of a run. */
+static struct adamw_chunk chunk_of(const struct zero_shard *run, size_t moments, bool decay)
+{
+	size_t left = run->end - run->first;
+	return (struct adamw_chunk) { .first = run->first,
+		.moments = moments,
+		.decay = decay,
+		.count = (uint32_t)(left < ADAMW_CHUNK ? left : ADAMW_CHUNK) };
 }
 
 size_t optimizer_chunks(const struct tensor_table *table, const struct zero_shard *own,
@@ -77,15 +85,10 @@ size_t optimizer_chunks(const struct tensor_table *table, const struct zero_shar
 	for (size_t k = 0; k < own_count; moments += own[k].end - own[k].first, k++)
 		for (int i = 0; i < table->count; i++) {
 			const struct tensor *row = &table->rows[i];
-			struct zero_shard run = zero_shard_cut(&own[k], row->offset, row->offset + row->count);
-			for (; row->role == TENSOR_PARAMETER && run.first < run.end;
-				 run.first += ADAMW_CHUNK, count++)
+			struct zero_shard run = zero_shard_of(&own[k], row);
+			for (; run.first < run.end; run.first += ADAMW_CHUNK, count++)
 				if (count < most)
-					chunks[count] = (struct adamw_chunk) { .first = run.first,
-						.moments = run.first - own[k].first + moments,
-						.decay = row->decay,
-						.count = (uint32_t)(run.end - run.first < ADAMW_CHUNK ? run.end - run.first
-																			  : ADAMW_CHUNK) };
+					chunks[count] = chunk_of(&run, run.first - own[k].first + moments, row->decay);
 		}
 	return count;
 }
