@@ -47,7 +47,7 @@ struct cuda_copy_stream *cuda_copy_stream_create(struct err *err)
 {
 	struct cuda_copy_stream *copy_stream = calloc(1, sizeof *copy_stream);
 	if (!copy_stream) {
-		err_set(err, "ops: couldn't create: out of memory");
+		err_set(err, "cuda: couldn't make the copy stream: out of memory");
 		return NULL;
 	}
 	int rc =

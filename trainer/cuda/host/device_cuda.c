@@ -116,7 +116,7 @@ struct device *device_cuda_create(const struct gpu *gpu, struct err *err)
 {
 	struct cuda *cuda = calloc(1, sizeof *cuda);
 	if (!cuda) {
-		err_set(err, "ops: couldn't create: out of memory");
+		err_set(err, "cuda: couldn't make the device: out of memory");
 		return NULL;
 	}
 	struct device *device = &cuda->device;
@@ -136,9 +136,9 @@ struct device *device_cuda_create(const struct gpu *gpu, struct err *err)
 
 void device_cuda_destroy(struct device *device)
 {
-	struct cuda *cuda = device ? cuda_of(device) : NULL;
-	if (!cuda)
+	if (!device)
 		return;
+	struct cuda *cuda = cuda_of(device);
 	cuda_copy_stream_destroy(cuda->copy_stream);
 	cuda_stream_end(cuda->comm_stream);
 	cuda_stream_end(cuda->stream);
