@@ -116,8 +116,8 @@ static int summarise(const struct samples *samples, size_t skip, const char *nam
 		.exposed = m[EXPOSED] };
 	if (run->ranks < 1 || !(run->rate > 0))
 		return err_fail(err, EXIT_DATA,
-			"scaling: couldn't use %s: it has %d ranks and a rate of %g", name, run->ranks,
-			run->rate);
+			"scaling: couldn't use %s: it has %d ranks and a rate of %g, and both must be above 0",
+			name, run->ranks, run->rate);
 	return 0;
 }
 
