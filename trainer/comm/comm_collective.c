@@ -124,13 +124,19 @@ static int run_allreduce(struct comm *comm, struct comm_op *op, struct err *err)
 	return 0;
 }
 
-comm_ticket comm_allreduce(struct comm *comm, const char *label, float *buffer, size_t count)
+static comm_ticket queue_allreduce(struct comm *comm, const char *label, float *buffer,
+	size_t count, int (*run)(struct comm *comm, struct comm_op *op, struct err *err))
 {
 	return comm_queue(comm, label, 2,
 		&(struct comm_op) { .operation = "all-reduce",
-			.run = run_allreduce,
+			.run = run,
 			.buffer = buffer,
 			.bytes = count * sizeof *buffer });
+}
+
+comm_ticket comm_allreduce(struct comm *comm, const char *label, float *buffer, size_t count)
+{
+	return queue_allreduce(comm, label, buffer, count, run_allreduce);
 }
 
 /* bytes_float_to_bf16 over many elements, in a form that compilers vectorise. */
@@ -205,11 +211,7 @@ static int run_allreduce_bf16(struct comm *comm, struct comm_op *op, struct err 
 
 comm_ticket comm_allreduce_bf16(struct comm *comm, const char *label, float *buffer, size_t count)
 {
-	return comm_queue(comm, label, 2,
-		&(struct comm_op) { .operation = "all-reduce",
-			.run = run_allreduce_bf16,
-			.buffer = buffer,
-			.bytes = count * sizeof *buffer });
+	return queue_allreduce(comm, label, buffer, count, run_allreduce_bf16);
 }
 
 static int run_scatter(struct comm *comm, struct comm_op *op, struct err *err)
