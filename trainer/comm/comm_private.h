@@ -84,7 +84,7 @@ struct comm {
  * late, and nothing is communicated yet. */
 void comm_note_computing(void *comm);
 
-/* Queues a copy of an operation, with room for so many transfers. */
+/* Queues a copy of an operation, which has room for `room` transfers. */
 comm_ticket comm_queue(struct comm *comm, const char *label, int room, const struct comm_op *op);
 /* One that has failed, only after the provider has left. */
 void comm_op_free(struct comm_op *op);

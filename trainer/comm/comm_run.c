@@ -7,7 +7,7 @@
  *              travels while the next run comes
  *     finish   waits for the end of the transfers; collectives make theirs here
  *
- * Once a reduction is summed, the reductions behind it begin, though its sums still travel. */
+ * Once a reduction is summed, those queued right after it begin. Its sums travel meanwhile. */
 #include "trainer/comm/comm.h"
 
 #include <stdio.h>
@@ -229,8 +229,9 @@ static enum failure sum(struct comm *comm, struct comm_op *op, struct err *err)
 	return FAILURE_NONE;
 }
 
-/* The reduction behind another; NULL: there is none yet. Only this thread removes any. */
-static struct comm_op *behind(struct comm *comm, const struct comm_op *op)
+/* The reduction queued right after another; NULL: there is none yet. Only this thread removes
+ * any. */
+static struct comm_op *following(struct comm *comm, const struct comm_op *op)
 {
 	pthread_mutex_lock(&comm->lock);
 	struct comm_op *next = comm->failure == FAILURE_NONE && op->reduction ? op->next : NULL;
@@ -238,12 +239,12 @@ static struct comm_op *behind(struct comm *comm, const struct comm_op *op)
 	return next && next->reduction ? next : NULL;
 }
 
-/* Begins the reductions behind one that is summed, up to and including the first that sums, too. */
-static void begin_behind(struct comm *comm, struct comm_op *running)
+/* Begins the reductions queued right after one that is summed, until one has a sum to make. */
+static void begin_following(struct comm *comm, struct comm_op *running)
 {
 	struct comm_op *op = running;
 
-	while (op->state == COMM_OP_SUMMED && (op = behind(comm, op))) {
+	while (op->state == COMM_OP_SUMMED && (op = following(comm, op))) {
 		if (op->state == COMM_OP_QUEUED && op->prepare)
 			trace_transfers(comm, running);
 		begin(comm, op);
@@ -306,7 +307,7 @@ static enum failure run_op(struct comm *comm, struct comm_op *op, struct err *er
 	enum failure failure = sum(comm, op, err);
 	if (failure != FAILURE_NONE)
 		return failure;
-	begin_behind(comm, op);
+	begin_following(comm, op);
 	return finish(comm, op, err);
 }
 

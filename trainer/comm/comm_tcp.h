@@ -60,7 +60,7 @@ void comm_tcp_write(struct comm_tcp *tcp, int rank);
 /* Whether its connection ended before it had said goodbye. */
 bool comm_tcp_is_lost(const struct comm_tcp_peer *peer);
 
-/* Adds a peer to a list of names, behind `intro` where it is the first. */
+/* Adds a peer to a list of names; before the first it puts `intro`. */
 void comm_tcp_name(const struct comm_tcp_peer *peer, const char *intro, char *out, size_t size);
 
 /* The reason that names what became of ranks; "" where none failed. */

@@ -16,7 +16,8 @@
 
 /* Judges the statuses of all ranks. Returns 0 when all succeeded, else ERR_SHARED: every rank gets
  * the text and the status of the lowest rank that failed, preceded by the name of that rank and the
- * number of others that say the same. The rank that speaks logs what is said for other reasons. */
+ * number of others that say the same. A rank with `speaks` also logs the failures that have other
+ * reasons. */
 int status_share(const struct rank_status *words, int size, bool speaks, struct err *err);
 
 /* Collective. `rc` and `err` are this rank's outcome of the stage. Returns what status_share()

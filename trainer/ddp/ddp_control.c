@@ -434,8 +434,8 @@ int ddp_finish(struct ddp *ddp, const struct ddp_control *mine, struct ddp_resul
 	if (ddp->ended != ddp->plan.count && !mine->fault)
 		return err_set(err, "ddp: couldn't finish the step: %d of this rank's %d slots have ended",
 			ddp->ended, ddp->plan.count);
-	ddp_launch_rest(
-		ddp); /* a faulty rank takes part all the same, or the others would wait for it */
+	/* A faulty rank takes part all the same, or the others would wait for it. */
+	ddp_launch_rest(ddp);
 	result->exposed = ddp->waited;
 	*control_of(ddp, ddp->own_message) = *mine;
 	if (sum_whole(ddp, result, err) < 0 || fetch_figures(ddp, result, err) < 0)

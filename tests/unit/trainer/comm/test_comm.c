@@ -388,7 +388,7 @@ static int exchange_in_ring(struct comm *comm, int step, struct err *err)
 	return 0;
 }
 
-/* Whether this process comes to have so many sockets besides those that it began with. */
+/* Waits until this process has that number of sockets; false: it never has. */
 static bool has_sockets(int count)
 {
 	struct deadline end = deadline_in(HANG_SECONDS);

@@ -66,7 +66,7 @@ static void tear_down(struct world *world)
 		comm_links_close(world->ranks[rank]);
 }
 
-/* As the provider's thread does, until a peer has come or so many seconds have passed. */
+/* Accepts as the provider's thread does, until a peer has come or the time is up. */
 static int await_peer(struct comm_links *links, double seconds, int *peer)
 {
 	struct deadline end = deadline_in(seconds);
@@ -205,7 +205,7 @@ static bool is_dropped(int fd)
 	return got == 0 || (got < 0 && errno != EAGAIN);
 }
 
-/* Whom a rank does not take for a peer it drops at once, and the peers come through. */
+/* A rank drops at once what it does not take for a peer, and peers come through. */
 static void strangers_are_dropped(void **state)
 {
 	struct world world;

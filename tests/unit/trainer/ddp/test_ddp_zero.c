@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Weights on their way to all ranks with --zero 1: they come layer by layer and while other
- * things go on, what is no parameter is left alone, and a rank that
- * dies on the way ends the step of the others. */
+/* Weights on their way to all ranks with --zero 1: they come layer by layer and while other things
+ * go on, what is no parameter is left alone, and a rank that dies on the way ends the step of the
+ * others. */
 #include <setjmp.h>
 #include <signal.h>
 #include <stdarg.h>
