@@ -56,26 +56,46 @@ void comm_word_idle_failure(struct comm *comm)
 		err_prefix(&comm->error, "comm");
 }
 
-/* Leaves out ranks that the text names already. */
-void comm_name_silent(struct comm *comm)
+/* Whether a peer has said no goodbye: it is stopped, dead or cut off. */
+static bool is_silent(const struct comm *comm, int rank)
 {
 	unsigned char record[FLIGHT_SIZE];
-	char names[400] = "";
-	int silent = 0;
 	double now;
 
-	if (!comm->provider->blind
-		|| (comm->failure != FAILURE_DEADLINE && comm->failure != FAILURE_LOST))
+	return rank != comm->rank && !comm->provider->said(comm->state, rank, record, &now);
+}
+
+static bool is_named(const struct comm *comm, int rank)
+{
+	return strstr(comm->error.text, comm->provider->peer(comm->state, rank));
+}
+
+/* Whether the error names a peer that has said goodbye: it was only late, or waited itself. */
+static bool names_living(const struct comm *comm)
+{
+	for (int rank = 0; rank < comm->size; rank++)
+		if (rank != comm->rank && is_named(comm, rank) && !is_silent(comm, rank))
+			return true;
+	return false;
+}
+
+/* A blind provider's error leaves out the ranks that it has named already. */
+void comm_name_silent(struct comm *comm)
+{
+	bool blind = comm->provider->blind;
+	char names[400] = "";
+	int silent = 0;
+
+	if (comm->failure != FAILURE_DEADLINE && !(blind && comm->failure == FAILURE_LOST))
+		return;
+	if (!blind && !names_living(comm))
 		return;
 	for (int rank = 0; rank < comm->size; rank++) {
-		const char *name = comm->provider->peer(comm->state, rank);
-
-		if (rank == comm->rank || comm->provider->said(comm->state, rank, record, &now)
-			|| strstr(comm->error.text, name))
+		if (!is_silent(comm, rank) || (blind && is_named(comm, rank)))
 			continue;
 		if (silent++ < NAMED)
 			snprintf(names + strlen(names), sizeof names - strlen(names), "%s%.64s",
-				silent > 1 ? ", " : "", name);
+				silent > 1 ? ", " : "", comm->provider->peer(comm->state, rank));
 	}
 	if (silent > NAMED)
 		snprintf(names + strlen(names), sizeof names - strlen(names), " and %d more",

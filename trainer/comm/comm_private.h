@@ -102,7 +102,8 @@ void comm_fail(struct comm *comm, enum failure failure, enum exit_status status,
 void comm_fail_op(struct comm *comm, enum failure failure, const struct err *err);
 /* The communicator's last words: says so where no operation was running. */
 void comm_word_idle_failure(struct comm *comm);
-/* Names the ranks that took no leave, where the provider can't tell which rank was waited for. */
+/* After the provider's leave: adds to the error the ranks that said no goodbye, where the provider
+ * can't tell which rank was waited for, or where a deadline's error also names ranks that did. */
 void comm_name_silent(struct comm *comm);
 
 #endif

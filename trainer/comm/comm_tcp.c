@@ -123,8 +123,8 @@ static bool lacks(const struct comm_tcp *tcp, const struct link *link, enum lack
 
 /* "waiting for rank 2 on node7, rank 3 on node8": those whose pieces, or else whose sums are
  * missing, since a rank that waits for a piece has no sum for others. A rank that has all pieces
- * can't tell one that waits so from one that is lost: the report of where the ranks stood does
- * (comm_last_words). */
+ * can't tell one that waits so from one that is lost: the goodbyes do (comm_name_silent,
+ * comm_last_words). */
 static void name_missing(const struct comm_tcp *tcp, const struct comm_tcp_exchange *exchange,
 	char *out, size_t size)
 {

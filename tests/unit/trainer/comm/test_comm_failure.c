@@ -156,6 +156,41 @@ static void test_allreduce_fails(void **state)
 	check_doom(3, 1.5, (struct doom) { 2, SIGSTOP, BEFORE, ALLREDUCE }, false);
 }
 
+/* Rank 3 stops once it has sent its number to rank 0 alone. So rank 0 waits in the next exchange
+ * for all others. These begin later, so that rank 0 is the first to give up. */
+static int body_ahead(struct comm *comm, void *arg, struct err *err)
+{
+	int me = comm_rank(comm), received, all[WORLD_MAX];
+	struct comm_transfer from_3 = { 3, &received, sizeof received, 1 },
+						 to_0 = { 0, &me, sizeof me, 0 };
+
+	if (me == 3) {
+		if (comm_wait(comm, comm_exchange(comm, "the first", &to_0, 1, NULL, NULL), err) < 0)
+			return -1;
+		raise(SIGSTOP);
+	}
+	if (me > 0)
+		usleep(500000);
+	if (comm_wait(comm, comm_exchange(comm, "the first", &from_3, 1, NULL, NULL), err) < 0)
+		return -1;
+	return comm_wait(comm, comm_allgather(comm, "the second", &me, all, sizeof me), err);
+}
+
+static void test_one_is_ahead(void **state)
+{
+	struct world_rank ranks[4];
+
+	world_run(4, 1.5, body_ahead, NULL, ranks);
+	for (int i = 0; i < 3; i++) {
+		print_message("# rank %d after %.1f s: %s\n", i, ranks[i].seconds, ranks[i].err.text);
+		assert_int_equal(ranks[i].err.status, EXIT_LOST);
+		world_assert_names(&ranks[i], "rank 3 on here");
+	}
+	world_assert_names(&ranks[0],
+		"waiting for rank 1 on here, rank 2 on here, rank 3 on here; "
+		"nothing was heard of rank 3 on here");
+}
+
 /* An operation that is queued early waits for longer than the deadline while its rank computes,
  * and a little longer for its peer: the deadline is that of the wait. */
 static int body_early(struct comm *comm, void *arg, struct err *err)
@@ -326,6 +361,7 @@ int main(void)
 		cmocka_unit_test(test_dies_before_the_first_contact),
 		cmocka_unit_test(test_killed_during),
 		cmocka_unit_test(test_stopped),
+		cmocka_unit_test(test_one_is_ahead),
 		cmocka_unit_test(test_allreduce_fails),
 		cmocka_unit_test(test_early),
 		cmocka_unit_test(test_last_words),
