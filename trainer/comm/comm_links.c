@@ -28,8 +28,8 @@
 #define FROM_AT 4
 #define TO_AT 8
 #define TAG_AT 12
-#define STRANGERS_MAX 64
-#define LISTENER STRANGERS_MAX /* beside the numbers of the strangers */
+#define STRANGERS_SPARE 64  /* that are kept besides one for each rank */
+#define LISTENER UINT32_MAX /* beside the numbers of the strangers */
 
 union address {
 	struct sockaddr any;
@@ -51,14 +51,14 @@ struct stranger {
 };
 
 struct comm_links {
-	int rank, size, epoll;
+	int rank, size, epoll, stranger_count;
 	struct acceptor acceptor; /* for the listening socket */
 	bool rests;               /* that socket is not polled */
 	unsigned char key[16];
 	char place[COMM_ADDRESS_SIZE + 8 + HASH_HEX_SIZE];
 	unsigned long strangers_seen;
-	struct stranger strangers[STRANGERS_MAX];
-	struct place places[]; /* by rank */
+	struct stranger *strangers; /* [stranger_count] */
+	struct place places[];      /* by rank */
 };
 
 /* ---- places ---- */
@@ -118,9 +118,13 @@ struct comm_links *comm_links_open(int rank, int size, const char *address, stru
 	links->rank = rank;
 	links->size = size;
 	links->epoll = links->acceptor.fd = -1;
-	for (int i = 0; i < STRANGERS_MAX; i++)
+	links->strangers = calloc((size_t)size + STRANGERS_SPARE, sizeof *links->strangers);
+	links->stranger_count = links->strangers ? size + STRANGERS_SPARE : 0;
+	for (int i = 0; i < links->stranger_count; i++)
 		links->strangers[i].fd = -1;
-	if (begin_listening(links, address, err) == 0)
+	if (!links->strangers)
+		err_set(err, "out of memory");
+	else if (begin_listening(links, address, err) == 0)
 		return links;
 	comm_links_close(links);
 	return NULL;
@@ -225,7 +229,7 @@ static int hear(struct comm_links *links, struct stranger *stranger, int *peer)
 static struct stranger *place_for_stranger(struct comm_links *links)
 {
 	struct stranger *oldest = links->strangers;
-	for (int i = 0; i < STRANGERS_MAX && oldest->fd >= 0; i++)
+	for (int i = 0; i < links->stranger_count && oldest->fd >= 0; i++)
 		if (links->strangers[i].fd < 0 || links->strangers[i].age < oldest->age)
 			oldest = &links->strangers[i];
 	if (oldest->fd >= 0)
@@ -265,7 +269,8 @@ int comm_links_accept(struct comm_links *links, int *peer)
 {
 	struct epoll_event event;
 	int fd = -1;
-	for (int i = 0; i < STRANGERS_MAX && fd < 0 && epoll_wait(links->epoll, &event, 1, 0) == 1; i++)
+	for (int i = 0;
+		 i < links->stranger_count && fd < 0 && epoll_wait(links->epoll, &event, 1, 0) == 1; i++)
 		fd = event.data.u32 == LISTENER ? take_stranger(links, peer)
 										: hear(links, &links->strangers[event.data.u32], peer);
 	return fd;
@@ -275,9 +280,10 @@ void comm_links_close(struct comm_links *links)
 {
 	if (!links)
 		return;
-	for (int i = 0; i < STRANGERS_MAX; i++)
+	for (int i = 0; i < links->stranger_count; i++)
 		if (links->strangers[i].fd >= 0)
 			drop(&links->strangers[i]);
+	free(links->strangers);
 	if (links->acceptor.fd >= 0)
 		close(links->acceptor.fd);
 	if (links->epoll >= 0)

@@ -270,6 +270,34 @@ static void the_silent_and_the_slow(void **state)
 	tear_down(&world);
 }
 
+/* All ranks of a large world connect before one says hello: each comes through. */
+static void all_may_connect_at_once(void **state)
+{
+	enum { SIZE = 80 };
+	struct err err;
+	unsigned char key[16], hello[HELLO];
+	int fds[SIZE], peer = -1;
+	bool came[SIZE] = { false };
+	struct comm_links *zero = comm_links_open(0, SIZE, "127.0.0.1", &err);
+	assert_non_null(zero);
+	for (int rank = 1; rank < SIZE; rank++)
+		fds[rank] = connect_to(zero, key);
+	assert_int_equal(await_peer(zero, 0.2, &peer), -1);
+	for (int rank = 1; rank < SIZE; rank++) {
+		make_hello(hello, (uint32_t)rank, 0, key);
+		assert_int_equal(send(fds[rank], hello, HELLO, MSG_NOSIGNAL), HELLO);
+	}
+	for (int rank = 1; rank < SIZE; rank++) {
+		int fd = await_peer(zero, HANG_SECONDS, &peer);
+		assert_true(fd >= 0 && !came[peer]);
+		came[peer] = true;
+		close(fd);
+	}
+	for (int rank = 1; rank < SIZE; rank++)
+		close(fds[rank]);
+	comm_links_close(zero);
+}
+
 /* A connection that waits is not looked at without end, and is there once a descriptor is free. */
 static void without_a_descriptor_nothing_spins(void **state)
 {
@@ -346,6 +374,7 @@ int main(void)
 		TEST(what_is_no_place),
 		TEST(strangers_are_dropped),
 		TEST(the_silent_and_the_slow),
+		TEST(all_may_connect_at_once),
 		TEST(without_a_descriptor_nothing_spins),
 		TEST(who_is_gone_refuses),
 	};
