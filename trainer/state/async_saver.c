@@ -391,8 +391,12 @@ void async_saver_save(struct async_saver *saver, const struct state *state,
 		.stall = clock_now() - began,
 		.buffer = saver->snapshot_copy ? buffer : -1 };
 	pthread_mutex_unlock(&saver->lock);
-	if (ckptd_client_begin(saver->client, given, &what, &err) < 0)
-		note_failed(saver, what.step, &err);
+	if (ckptd_client_begin(saver->client, given, &what, &err) == 0)
+		return;
+	note_failed(saver, what.step, &err);
+	/* No other thread finishes the copies now, and the next update waits for their end. */
+	if (saver->snapshot_copy)
+		device_snapshot_finish(saver->snapshot_copy, saver->plan.patience, &err);
 }
 
 int async_saver_wait(struct async_saver *saver, uint64_t step, struct err *err)
