@@ -27,9 +27,7 @@ int last_words_make(int slots)
 	AUTO_CLOSE int fd = memfd_create("muster-last-words", MFD_CLOEXEC | MFD_ALLOW_SEALING);
 	if (fd < 0 || ftruncate(fd, (off_t)slots * SLOT_BYTES) < 0 || fcntl(fd, F_ADD_SEALS, SEALS) < 0)
 		return -1;
-	int made = fd;
-	fd = -1;
-	return made;
+	return AUTO_TAKE_FD(fd);
 }
 
 int last_words_hand_on(int memory, int slot, char *value, size_t size)

@@ -41,9 +41,7 @@ int socket_any(int type, int port, int *got)
 	/* NOLINTNEXTLINE(clang-analyzer-core.CallAndMessage): getsockname fills the address */
 	*got = ntohs(six ? ((struct sockaddr_in6 *)&address)->sin6_port
 					 : ((struct sockaddr_in *)&address)->sin_port);
-	int kept = fd;
-	fd = -1;
-	return kept;
+	return AUTO_TAKE_FD(fd);
 }
 
 int listen_any(int port, int *got)

@@ -84,8 +84,7 @@ int end_channel_open(struct end_channel *channel, const uint16_t *range,
 		|| (listens && (fd < 0 || fcntl(fd, F_SETFL, O_NONBLOCK) < 0)))
 		return err_set(err, "couldn't listen for the ends of tasks: %m");
 	snprintf(value, END_CHANNEL_VALUE_SIZE, "%d:%s", port, channel->secret);
-	channel->fd = fd;
-	fd = -1;
+	channel->fd = AUTO_TAKE_FD(fd);
 	return 0;
 }
 
@@ -222,9 +221,7 @@ static int connect_to(const struct addrinfo *to, uid_t uid, struct deadline dead
 		return -1;
 	if (getsockopt(fd, SOL_SOCKET, SO_ERROR, &error, &size) < 0 || error)
 		return -1;
-	int connected = fd;
-	fd = -1;
-	return connected;
+	return AUTO_TAKE_FD(fd);
 }
 
 /* Until the last byte is acknowledged the message may still be lost. srun learns of the step's end

@@ -49,9 +49,7 @@ static int open_own(int at, const char *name)
 		errno = EPERM;
 		return -1;
 	}
-	int own = fd;
-	fd = -1;
-	return own;
+	return AUTO_TAKE_FD(fd);
 }
 
 static int open_run(const char *run, struct err *err)
@@ -149,9 +147,7 @@ static int bind_in(int folder, uid_t uid, gid_t gid)
 	if (fchmodat(folder, SOCKET_NAME, 0600, 0) < 0
 		|| fchownat(folder, SOCKET_NAME, uid, gid, AT_SYMLINK_NOFOLLOW) < 0)
 		return -1;
-	int bound = fd;
-	fd = -1;
-	return bound;
+	return AUTO_TAKE_FD(fd);
 }
 
 int job_folder_bind(const char *run, uint32_t job, uid_t uid, gid_t gid, struct err *err)
