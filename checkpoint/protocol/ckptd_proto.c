@@ -106,12 +106,19 @@ static const struct ckptd_field failed_fields[] = {
 
 static const struct ckptd_field no_fields[] = { { 0 } };
 
+#define LINES \
+	{ \
+		"lines", FIELD_LINES, AT(ckptd_lines, lines), .count = offsetof(struct ckptd_lines, count) \
+	}
+
 static const struct ckptd_field state_fields[] = {
 	{ "pid", FIELD_INTEGER, AT(ckptd_lines, pid), .least = 1, .most = INT32_MAX },
 	{ "job", FIELD_TEXT, AT(ckptd_lines, job) },
-	{ "lines", FIELD_LINES, AT(ckptd_lines, lines), .count = offsetof(struct ckptd_lines, count) },
+	LINES,
 	{ 0 },
 };
+
+static const struct ckptd_field finished_fields[] = { LINES, { 0 } };
 
 static const struct ckptd_field finish_fields[] = {
 	{ "seconds", FIELD_INTEGER, AT(ckptd_finish, seconds), .most = 86400 },
@@ -167,7 +174,7 @@ static const struct type {
 	[CKPTD_STATUS] = { "STATUS", no_fields, CKPTD_PAYLOAD_MAX, 0, 0 },
 	[CKPTD_STATE] = { "STATE", state_fields, CKPTD_PAYLOAD_MAX, 0, 0 },
 	[CKPTD_FINISH] = { "FINISH", finish_fields, CKPTD_PAYLOAD_MAX, 0, 0 },
-	[CKPTD_FINISHED] = { "FINISHED", state_fields + 2 /* the lines */, CKPTD_PAYLOAD_MAX, 0, 0 },
+	[CKPTD_FINISHED] = { "FINISHED", finished_fields, CKPTD_PAYLOAD_MAX, 0, 0 },
 	[CKPTD_HELLO] = { "HELLO", hello_fields, CKPTD_HELLO_MAX, 0, 0 },
 	[CKPTD_PART] = { "PART", part_fields, CKPTD_PAYLOAD_MAX, 0, 0 },
 	[CKPTD_PART_TAKEN] = { "PART_TAKEN", part_taken_fields, CKPTD_PAYLOAD_MAX, 0, 0 },
@@ -242,24 +249,23 @@ int ckptd_encode(const struct ckptd_message *message, char **payload, size_t *si
 		*size, type->limit);
 }
 
+/* The types of results have the order of their outcomes. */
+#define RESULT_OFFSET (CKPTD_SAVE_WRITTEN - (int)SAVE_WRITTEN)
+_Static_assert(CKPTD_SAVE_DURABLE - RESULT_OFFSET == (int)SAVE_DURABLE
+		&& CKPTD_SAVE_FAILED - RESULT_OFFSET == (int)SAVE_FAILED,
+	"RESULT_OFFSET is that of all three");
+
 struct ckptd_message ckptd_result_message(const struct save_result *result)
 {
-	return (struct ckptd_message) { .type = (enum ckptd_type)(
-										CKPTD_SAVE_WRITTEN + ((int)result->outcome - SAVE_WRITTEN)),
+	return (struct ckptd_message) { .type = (enum ckptd_type)((int)result->outcome + RESULT_OFFSET),
 		.result = *result };
 }
 
-static int check(struct ckptd_message *message, struct err *err)
+static int check(const struct ckptd_message *message, struct err *err)
 {
 	const struct ckptd_part *part = &message->part;
 	switch (message->type) {
 	case CKPTD_ATTACH: return ckptd_attach_check(&message->attach, err);
-	case CKPTD_SAVE_WRITTEN:
-	case CKPTD_SAVE_DURABLE:
-	case CKPTD_SAVE_FAILED:
-		message->result.outcome =
-			(enum save_outcome)(SAVE_WRITTEN + ((int)message->type - CKPTD_SAVE_WRITTEN));
-		return 0;
 	case CKPTD_HELLO:
 		return message->hello.part < message->hello.parts
 			? 0
@@ -281,6 +287,8 @@ int ckptd_decode(enum ckptd_type type, const char *payload, size_t size,
 	if (!message->json)
 		return err_fail(err, EXIT_DATA, "protocol: %s: the payload is no JSON: %s",
 			types[type].name, why.text);
+	if (type >= CKPTD_SAVE_WRITTEN && type <= CKPTD_SAVE_FAILED)
+		message->result.outcome = (enum save_outcome)((int)type - RESULT_OFFSET);
 	if (ckptd_fields_decode(types[type].fields, message->json, &message->attach, err) == 0
 		&& check(message, err) == 0)
 		return 0;
