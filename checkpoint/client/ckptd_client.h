@@ -28,12 +28,12 @@ const char *ckptd_client_address(const struct ckptd_client *client);
 int64_t ckptd_client_service(const struct ckptd_client *client);
 
 /* Returns a buffer that may be filled: neither `live` nor handed over or being written. Waits up to
- * `seconds` for one, until the save before is handed over, and for the save of `live` to end as
- * well (`live` -1: no buffer is live). -1: there is none. */
+ * `seconds` for one, for the hand-over of the save before, and for the end of the save of `live`
+ * (-1: no buffer is live). -1: there is none. */
 int ckptd_client_buffer(struct ckptd_client *client, int live, double seconds);
 
-/* Queues the buffer, which the client's thread completes and hands over. What becomes of it is told
- * by the plan's `ended`. -1: it can't be queued. */
+/* Queues the buffer, which the client's thread completes and hands over. The plan's `ended` tells
+ * what becomes of it. -1: it can't be queued. */
 int ckptd_client_begin(struct ckptd_client *client, int buffer, const struct save_step *step,
 	struct err *err);
 

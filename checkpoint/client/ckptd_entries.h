@@ -21,7 +21,7 @@ struct ckptd_entry {
 	bool handed;   /* to some service: it can't be refused any more */
 	bool decided; /* parts other than 0: the whole save is over, so no service needs to know of this
 					 part */
-	double since; /* clock_now() when it was added */
+	double since; /* clock_now() when its buffer was complete */
 };
 
 /* A value; zeroed means empty. */
@@ -57,10 +57,11 @@ bool ckptd_entries_is_free(const struct ckptd_entries *entries, int buffer);
 /* The number of saves that are not done. */
 int ckptd_entries_undone(const struct ckptd_entries *entries);
 
-/* The first save that has not reached any service, and whose buffer is complete or is not. */
+/* The first save that has not reached any service, of those whose buffer is complete or of those
+ * whose buffer is not. NULL: none. */
 struct ckptd_entry *ckptd_entries_first_new(const struct ckptd_entries *entries, bool complete);
 
-/* Whether there is one of either kind. */
+/* Whether there is a save that has not reached any service. */
 bool ckptd_entries_have_new(const struct ckptd_entries *entries);
 
 /* The service was replaced: nothing has been sent to the new one. */

@@ -25,8 +25,8 @@ struct ckptd_plan {
 	const char *first;  /* parts other than 0: ckptd_client_address of part 0 */
 	double timeout;     /* seconds to start or reach a service */
 	/* The callbacks run on the client's thread and must not call the client. They may be NULL.
-	 * `complete`: a buffer is to be handed over for the first time; waits until all of the step is
-	 * in it. -1: it can't be, and the save fails. */
+	 * `complete` comes before a buffer is handed over for the first time. It waits until all of the
+	 * step is in the buffer. -1: the step can't be had, and its save fails with err. */
 	int (*complete)(void *arg, int buffer, const struct save_step *step, struct err *err);
 	/* A save has ended, or this part of it is written; the buffer is free. Only part 0's saves
 	 * become DURABLE. */

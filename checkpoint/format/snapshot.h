@@ -55,7 +55,7 @@ struct save_result {
 	enum save_outcome outcome;
 	int64_t step;
 	uint64_t bytes; /* written, in all files */
-	double seconds; /* from the first system call until it was durable; of a client's result, from
+	double seconds; /* from the first system call until it was durable; in a client's result, from
 					   the hand-over */
 	double stall;   /* seconds that training stood still for it */
 	bool taken;     /* a valid checkpoint of this step already existed; ours was discarded */

@@ -33,8 +33,7 @@ void ckptd_conn_close(struct ckptd_conn *conn);
 int ckptd_conn_send(struct ckptd_conn *conn, const struct ckptd_message *message,
 	const int *descriptors, int count, struct err *err);
 
-/* Sends REFUSED with the reason, as far as the socket takes it now; the connection ends after it.
- */
+/* Sends REFUSED with the reason, as far as the socket takes it now. The connection ends then. */
 void ckptd_conn_refuse(struct ckptd_conn *conn, const struct err *why);
 
 /* Sends queued frames as far as the socket takes them. -1: the connection is broken. */

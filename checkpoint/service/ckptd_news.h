@@ -12,8 +12,8 @@
 enum ckptd_news_type {
 	NEWS_PROGRESS,
 	NEWS_PART,    /* a part other than 0 is durable: `text` is its file's, for part 0 */
-	NEWS_ENDED,   /* the buffer is no longer needed. WRITTEN: for part 0 of several, or for a part
-					 whose save is already committed */
+	NEWS_ENDED,   /* a save has its result. WRITTEN: of part 0 of several, or of a part whose save
+					 was committed before */
 	NEWS_DECIDED, /* several parts: the save is over; DURABLE: it is committed */
 };
 

@@ -39,8 +39,8 @@ struct async_saver_plan {
 						  with it */
 	double last_patience; /* the same for the last save, and then for its end */
 	double start_timeout; /* seconds to find or start the service */
-	void (*before)(
-		void *arg); /* called on the client's thread before each hand-over; may be NULL */
+	/* Called on the client's thread before each hand-over; may be NULL. */
+	void (*before)(void *arg);
 	void *arg;
 };
 
