@@ -53,9 +53,8 @@ static const struct opt table[] = {
 
 static const char doc[] =
 	"Looks for faults of a launch, and reports each in one line with the flag or setting that "
-	"fixes "
-	"it.\vStart it like the training, srun --muster -N4 --ntasks-per-node=2 muster-doctor --dir "
-	"DIR, or by itself on a login node. It ends with 0 when nothing is wrong, with 3 after "
+	"fixes it.\vStart it like the training, srun --muster -N4 --ntasks-per-node=2 muster-doctor "
+	"--dir DIR, or by itself on a login node. It ends with 0 when nothing is wrong, with 3 after "
 	"warnings, with 1 after errors.";
 
 static const char *real_env(const char *name, void *arg)

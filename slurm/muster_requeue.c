@@ -80,8 +80,7 @@ static const struct argp_option option_table[] = {
 		0 },
 	{ "node", KEY_NODE, "NAME", 0,
 		"the node of the rank that ended: for --final and --taken, it counts as taken away while "
-		"it "
-		"is being drained",
+		"it is being drained",
 		0 },
 	{ "taken", KEY_TAKEN, NULL, 0, "put it back only if Slurm is taking its nodes away", 0 },
 	{ "when", KEY_WHEN, "SECONDS", 0,
@@ -94,8 +93,7 @@ static const struct argp_option option_table[] = {
 		"wait before deciding, and longer where the controller is slow (default 0)", 0 },
 	{ "breaker", KEY_BREAKER, "MINUTES", 0,
 		"the attempt failed by itself: don't put the job back after the third attempt in a row "
-		"that "
-		"ran no longer than this and made no progress",
+		"that ran no longer than this and made no progress",
 		0 },
 	{ "progress", KEY_PROGRESS, "PATH", 0,
 		"with --breaker: a file or folder that changes if the attempt makes progress", 0 },

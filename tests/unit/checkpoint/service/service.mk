@@ -4,7 +4,8 @@ unit_tests += tests/unit/test_ckptd_news
 tests_unit_test_ckptd_news_SOURCES = tests/unit/checkpoint/service/test_ckptd_news.c
 tests_unit_test_ckptd_news_LDADD = libckptd.la libcheckpoint.la libcommon.la $(CMOCKA_LIBS)
 ckptd_fixture = tests/unit/checkpoint/service/ckptd_fixture.c \
-	tests/unit/checkpoint/service/ckptd_fixture.h tests/tools/ckpt_sample.c tests/tools/ckpt_sample.h
+	tests/unit/checkpoint/service/ckptd_fixture.h tests/tools/ckpt_sample.c \
+	tests/tools/ckpt_sample.h
 unit_tests += tests/unit/test_ckptd_parts
 tests_unit_test_ckptd_parts_SOURCES = tests/unit/checkpoint/service/test_ckptd_parts.c
 tests_unit_test_ckptd_parts_LDADD = libckptd.la libcheckpoint.la $(CMOCKA_LIBS)
