@@ -34,6 +34,22 @@ static int fill_late(void *arg, int buffer, const struct save_step *step, struct
 	return fails ? err_fail(err, EXIT_DATA, "it can't be filled") : 0;
 }
 
+/* Opens a client whose buffers `fill_late` completes. */
+static void open_filling(struct filling *filling, const char *name)
+{
+	struct ckptd_fixture *fixture = &filling->fixture;
+	ckptd_fixture_make(fixture, files_path(name), 0, 0, 1, NULL);
+	fixture->plan.complete = fill_late;
+	pthread_mutex_init(&filling->gate, NULL);
+	ckptd_fixture_open(fixture);
+}
+
+static void close_filling(struct filling *filling)
+{
+	ckptd_fixture_end(&filling->fixture);
+	pthread_mutex_destroy(&filling->gate);
+}
+
 static void begin(struct filling *filling, int64_t step)
 {
 	struct ckpt_sample sample;
@@ -50,11 +66,8 @@ static void a_buffer_is_completed_before_it_is_handed_over(void **state)
 	static struct filling filling;
 	struct ckptd_fixture *fixture = &filling.fixture;
 	struct err err;
-	ckptd_fixture_make(fixture, files_path("late-filled"), 0, 0, 1, NULL);
-	fixture->plan.complete = fill_late;
-	pthread_mutex_init(&filling.gate, NULL);
+	open_filling(&filling, "late-filled");
 	pthread_mutex_lock(&filling.gate);
-	ckptd_fixture_open(fixture);
 	begin(&filling, 1);
 	/* Meanwhile there is no other buffer, no end of the save, and no way to close. */
 	assert_int_equal(ckptd_client_buffer(fixture->client, -1, 0.05), -1);
@@ -63,15 +76,13 @@ static void a_buffer_is_completed_before_it_is_handed_over(void **state)
 	assert_false(ckptd_client_close(fixture->client, 0.05));
 	assert_false(ckptd_fixture_saving(fixture, 1) || ckptd_fixture_has(fixture, 1));
 	pthread_mutex_unlock(&filling.gate);
-	if (ckptd_client_wait(fixture->client, 1, HANG_SECONDS, &err) < 0)
-		fail_msg("%s", err.text);
+	ckptd_fixture_await_durable(fixture, 1);
 	/* A service that is lost before is replaced, and what can't be completed is not handed over. */
 	pthread_mutex_lock(&filling.gate);
 	begin(&filling, 2);
 	kill((pid_t)ckptd_client_service(fixture->client), SIGKILL);
 	pthread_mutex_unlock(&filling.gate);
-	if (ckptd_client_wait(fixture->client, 2, HANG_SECONDS, &err) < 0)
-		fail_msg("%s", err.text);
+	ckptd_fixture_await_durable(fixture, 2);
 	filling.fails = true;
 	begin(&filling, 3);
 	assert_int_equal(ckptd_client_wait(fixture->client, 3, HANG_SECONDS, &err), -1);
@@ -81,8 +92,7 @@ static void a_buffer_is_completed_before_it_is_handed_over(void **state)
 	ckptd_fixture_check(fixture, 1);
 	ckptd_fixture_check(fixture, 2);
 	assert_false(ckptd_fixture_has(fixture, 3));
-	ckptd_fixture_end(fixture);
-	pthread_mutex_destroy(&filling.gate);
+	close_filling(&filling);
 }
 
 /* Without a service, what was only begun is reported as refused. */
@@ -91,10 +101,7 @@ static void what_is_begun_without_a_service_is_refused(void **state)
 	static struct filling filling;
 	struct ckptd_fixture *fixture = &filling.fixture;
 	struct err err;
-	ckptd_fixture_make(fixture, files_path("refused"), 0, 0, 1, NULL);
-	fixture->plan.complete = fill_late;
-	pthread_mutex_init(&filling.gate, NULL);
-	ckptd_fixture_open(fixture);
+	open_filling(&filling, "refused");
 	setenv("MUSTER_CKPTD_PROGRAM", "/nonexistent/muster-ckptd", 1);
 	kill((pid_t)ckptd_client_service(fixture->client), SIGKILL);
 	ckptd_fixture_await(fixture, CKPTD_GONE, -1);
@@ -104,11 +111,9 @@ static void what_is_begun_without_a_service_is_refused(void **state)
 	assert_non_null(strstr(err.text, "/nonexistent"));
 	ckptd_program();
 	begin(&filling, 2);
-	if (ckptd_client_wait(fixture->client, 2, HANG_SECONDS, &err) < 0)
-		fail_msg("%s", err.text);
+	ckptd_fixture_await_durable(fixture, 2);
 	ckptd_fixture_check(fixture, 2);
-	ckptd_fixture_end(fixture);
-	pthread_mutex_destroy(&filling.gate);
+	close_filling(&filling);
 }
 
 int main(void)

@@ -161,12 +161,17 @@ void ckptd_fixture_save(struct ckptd_fixture *fixture, int64_t step)
 		fail_msg("%s", err.text);
 }
 
-void ckptd_fixture_durable(struct ckptd_fixture *fixture, int64_t step)
+void ckptd_fixture_await_durable(struct ckptd_fixture *fixture, int64_t step)
 {
 	struct err err;
-	ckptd_fixture_save(fixture, step);
 	if (ckptd_client_wait(fixture->client, step, HANG_SECONDS, &err) < 0)
 		fail_msg("%s", err.text);
+}
+
+void ckptd_fixture_durable(struct ckptd_fixture *fixture, int64_t step)
+{
+	ckptd_fixture_save(fixture, step);
+	ckptd_fixture_await_durable(fixture, step);
 }
 
 static int find_event(struct ckptd_fixture *fixture, enum ckptd_event_type type, int64_t step,

@@ -74,6 +74,9 @@ int ckptd_fixture_fill(struct ckptd_fixture *fixture, int64_t step);
 /* The same, and hands it over. */
 void ckptd_fixture_save(struct ckptd_fixture *fixture, int64_t step);
 
+/* Waits until the save is durable. */
+void ckptd_fixture_await_durable(struct ckptd_fixture *fixture, int64_t step);
+
 /* Saves, and waits for the end. */
 void ckptd_fixture_durable(struct ckptd_fixture *fixture, int64_t step);
 

@@ -45,8 +45,7 @@ static void what_is_handed_over_comes_back(void **state)
 	assert_string_equal(ckptd_client_address(fixture.client), "");
 	for (int64_t step = 1; step <= 5; step++)
 		ckptd_fixture_save(&fixture, step);
-	if (ckptd_client_wait(fixture.client, 5, HANG_SECONDS, &err) < 0)
-		fail_msg("%s", err.text);
+	ckptd_fixture_await_durable(&fixture, 5);
 	for (int64_t step = 1; step <= 5; step++)
 		assert_int_equal(ckptd_fixture_events(&fixture, CKPTD_DURABLE, step), 1);
 	ckptd_fixture_check(&fixture, 4);
@@ -205,7 +204,6 @@ static void a_dead_trainer_loses_nothing_that_it_handed_over(void **state)
 static void a_dead_service_is_replaced_in_mid_save(void **state)
 {
 	struct ckptd_fixture fixture;
-	struct err err;
 	ckptd_fixture_make(&fixture, files_path("replaced"), LARGE, 0, 1, NULL);
 	ckptd_fixture_open(&fixture);
 	int64_t first = ckptd_client_service(fixture.client);
@@ -213,8 +211,7 @@ static void a_dead_service_is_replaced_in_mid_save(void **state)
 	ckptd_fixture_save(&fixture, 2);
 	CKPTD_UNTIL(ckptd_fixture_saving(&fixture, 1) || ckptd_fixture_saving(&fixture, 2));
 	kill((pid_t)first, SIGKILL);
-	if (ckptd_client_wait(fixture.client, 2, HANG_SECONDS, &err) < 0)
-		fail_msg("%s", err.text);
+	ckptd_fixture_await_durable(&fixture, 2);
 	const char *text = ckptd_fixture_await(&fixture, CKPTD_RESTARTED, -1);
 	assert_non_null(strstr(text, "was killed by signal 9"));
 	assert_true(ckptd_client_service(fixture.client) != first);
