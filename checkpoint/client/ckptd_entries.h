@@ -8,7 +8,6 @@
 #include <stdint.h>
 
 #include "checkpoint/client/ckptd_plan.h"
-#include "common/err.h"
 
 /* One save. */
 struct ckptd_entry {

@@ -3,8 +3,6 @@
 #ifndef MUSTER_CKPTD_NEWS_H
 #define MUSTER_CKPTD_NEWS_H
 
-#include <stdbool.h>
-#include <stddef.h>
 #include <stdint.h>
 
 #include "checkpoint/format/snapshot.h"

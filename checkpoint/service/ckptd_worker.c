@@ -11,7 +11,6 @@
 #include <string.h>
 #include <sys/eventfd.h>
 #include <sys/stat.h>
-#include <unistd.h>
 
 #include "checkpoint/directory/owner.h"
 #include "checkpoint/directory/remove.h"

@@ -130,7 +130,7 @@ static void the_plugin_in_plugstack_conf(void **state)
 	assert_int_equal(files_remove_folder(folder), 0);
 }
 
-/* This program is in the place of a plugin. */
+/* This program serves as a plugin. */
 __attribute__((visibility("default"))) extern const unsigned int plugin_version;
 const unsigned int plugin_version = 0x190b07;
 

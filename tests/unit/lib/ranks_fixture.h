@@ -22,8 +22,8 @@ extern struct ranks_outcome *ranks_outcomes;
 /* In the rank's own process. Returns a status. */
 typedef int ranks_body(struct muster *muster, int rank);
 
-/* Runs one process a rank and waits for all. Whose body has `ended` by muster_end is not closed
- * after it. */
+/* Runs one process a rank and waits for all. After a body that `ended` by muster_end, nothing is
+ * closed. */
 void ranks_run(ranks_body *body, bool ended);
 
 /* All ranks but `but` (-1: none) came to `status` with the same line, which has `words` in it. */

@@ -283,7 +283,7 @@ static void one_that_nobody_may_wait_for_is_killed_at_once(void **state)
 static void a_job_without_one_has_its_folder_removed(void **state)
 {
 	assert_int_equal(job_folder_make(run, ORDINARY, &err), 0);
-	assert_int_equal(end_job(ORDINARY), 0); /* nothing is logged to have ended */
+	assert_int_equal(end_job(ORDINARY), 0); /* no service has ended, and none is logged */
 	assert_string_equal(told, "");
 	assert_int_equal(job_folder_exists(run, ORDINARY, &err), 0);
 }

@@ -132,7 +132,7 @@ static void another_job_is_refused_while_the_owner_runs(void **state)
 	ckpt_dir_close(&dir);
 }
 
-/* Directories whose owner's node has a clock that is that many seconds ahead of ours. */
+/* Seconds by which the clock of an owner's node is ahead of ours, one for each directory. */
 static const double clocks[] = { 600, 90, -90, -600 };
 #define CLOCKS (sizeof clocks / sizeof clocks[0])
 

@@ -14,7 +14,7 @@
 #include "common/auto.h"
 #include "common/bytes.h"
 
-/* A file of this header and that many bytes of data; the caller frees it. */
+/* A file of this header and `data` bytes after it; the caller frees it. */
 static char *file_of(const char *json, size_t json_size, uint64_t data, size_t *size)
 {
 	*size = 8 + json_size + (size_t)data;

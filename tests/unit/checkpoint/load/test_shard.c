@@ -76,7 +76,7 @@ static int teardown(void **state)
 	return files_teardown(state);
 }
 
-/* A file of that many bytes, open for reading. */
+/* A file of `size` bytes, open for reading. */
 static struct shard begin(size_t size)
 {
 	struct err err;
@@ -224,7 +224,7 @@ static void a_fault_is_retried(void **state)
 
 /* What a scan told of the chunks, in the order in which it did. */
 static struct {
-	size_t count, until; /* it is to end after this many */
+	size_t count, until; /* it ends after `until` of them */
 	int results[MOST / CHUNK + 1];
 	char first[200]; /* why the first of them can't be had */
 } heard;
@@ -248,8 +248,8 @@ static int scan_and_hear(struct shard *shard, size_t until, struct err *err)
 	return shard_scan(shard, 0, MOST, &how, err);
 }
 
-/* Who wants to know of every chunk is told in order, also behind those that can't be had; the rest
- * is copied. */
+/* A caller that wants to know of every chunk hears of them in order, also after those that can't be
+ * had; the rest is copied. */
 static void a_scan_can_go_on_behind_what_is_bad(void **state)
 {
 	struct shard shard = begin(MOST);

@@ -170,7 +170,7 @@ static void another_user_gets_nowhere(void **state)
 }
 
 /* Root can do all to a user's service but speak with it: what comes from another user is refused,
- * whatever its user. */
+ * also from root. */
 static void root_is_another_user_too(void **state)
 {
 	struct sockaddr_un address = { .sun_family = AF_UNIX };
