@@ -20,7 +20,9 @@ setup_file() {
 }
 
 teardown() {
-    release
+    # A strace whose service was killed in a held fsync does not heed SIGTERM.
+    # shellcheck disable=SC2046
+    kill -KILL $(tracers) 2>/dev/null || :
     cluster_explain
 }
 
@@ -53,9 +55,12 @@ hold() {
         wait_for 10 traced "$pid"
     done
 }
+# tracers [JOB]: what holds those of the job, or all.
+# shellcheck disable=SC2086
+tracers() { cat "$BATS_TEST_TMPDIR"/held-${1-*} 2>/dev/null; }
 # release [JOB]: those of the job, or all.
-# shellcheck disable=SC2046,SC2086
-release() { kill $(cat "$BATS_TEST_TMPDIR"/held-${1-*} 2>/dev/null) 2>/dev/null || :; }
+# shellcheck disable=SC2046
+release() { kill $(tracers "$@") 2>/dev/null || :; }
 
 node_log() { grep "muster: job $2: " "$(cluster status log)/slurmd-$1.log"; }
 service_was_started() { node_log "$1" "$2" | grep 'its checkpoint service is process'; }
