@@ -4,6 +4,7 @@
 # changes and leaves alone.
 
 load lib/places
+load lib/wait_for
 
 setup_file() {
     export OMP_NUM_THREADS=1 TZ=UTC
@@ -273,7 +274,7 @@ as_nobody() { setpriv --reuid=65534 --regid=65534 --clear-groups "$@"; }
     mkfifo go
     "$MUSTER_BUILD/tests/tools/ckpt_writer" race "$d" <go >won 3>&- &
     exec 9>go
-    for _ in $(seq 100); do grep -q won won && break || sleep 0.05; done
+    LOOK_EVERY=0.05 wait_for 5 grep -q won won
     check 2 muster-ckpt prune --keep-last 1 "$d"
     [[ $output = *"is in use, or was a moment ago"* ]]
     touch -d '2 minutes ago' "$d/owner.json"
@@ -328,9 +329,7 @@ as_nobody() { setpriv --reuid=65534 --regid=65534 --clear-groups "$@"; }
     d=$BATS_TEST_TMPDIR/stopped
     train "$d" --steps 100000000 &
     # The training itself, not the shell around it.
-    for _ in $(seq 200); do
-        grep -q '"step": 3' "$d/metrics-0.jsonl" 2>/dev/null && break || sleep 0.05
-    done
+    LOOK_EVERY=0.05 wait_for 10 grep -qs '"step": 3' "$d/metrics-0.jsonl"
     kill -TERM "$(sed -n 's/.*"pid": \([0-9]*\),.*/\1/p' "$d/owner.json")"
     status=0
     wait $! || status=$?

@@ -4,6 +4,7 @@
 # a world of one.
 
 load lib/places
+load lib/wait_for
 
 setup() {
     : "${MUSTER_PREFIX:?the folder that Muster is installed in}"
@@ -113,7 +114,7 @@ END
 @test "the example stops at a notice with 75, resumes, and comes to the right result" {
     build cc -std=c99 -pedantic -Wall -Wextra -Werror -o ring "$MUSTER_TOP/slurm-examples/ring.c"
     ./ring 60 run >first 2>&1 &
-    until grep -qs 'begin after' first; do sleep 0.05; done
+    LOOK_EVERY=0.05 wait_for 10 grep -q 'begin after' first
     sleep 0.3
     kill -TERM $!
     status=0
@@ -129,11 +130,8 @@ END
     grep -qx "ring: after step 60: $(awk \
         'BEGIN { x = 1; n = 60; while (n--) x = x * 2 % 1000003; print x }')" second
     # Of the four saves two stay, once the service has got to it.
-    for ((k = 0; k < 100; k++)); do
-        [ "$(ls -d run/step-* | wc -l)" -ne 2 ] || break
-        sleep 0.1
-    done
-    [ "$(ls -d run/step-* | wc -l)" -eq 2 ]
+    two_stay() { [ "$(ls -d run/step-* | wc -l)" -eq 2 ]; }
+    wait_for 10 two_stay
     [ -e run/step-00000060 ]
     # All of it, in as many lines as a reader has patience for.
     [ "$(wc -l <"$MUSTER_TOP/slurm-examples/ring.c")" -le 100 ]

@@ -5,6 +5,7 @@
 # as a case wants. All ranks end in time, with one line.
 
 load lib/places
+load lib/wait_for
 
 setup_file() {
     : "${MUSTER_PREFIX:?the folder that Muster is installed in}"
@@ -112,8 +113,7 @@ say() {
 
 @test "the example over NCCL: connected slowly, stopped by a notice on one rank, resumed, and the right result" {
     export FAKE_INIT=slow
-    (for ((k = 0; k < 100; k++)); do grep -qs 'begin after' out-0 && break || sleep 0.1; done
-    sleep 0.4; kill -TERM "$(sed -n 2p pids)") 3>&- &
+    (wait_for 10 grep -qs 'begin after' out-0; sleep 0.4; kill -TERM "$(sed -n 2p pids)") 3>&- &
     ranks 3 "$BATS_FILE_TMPDIR/ring" 40 run
     [ "$statuses" = "75 75 75 " ]
     cp out-0 first

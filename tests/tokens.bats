@@ -4,6 +4,7 @@
 # status.
 
 load lib/places
+load lib/wait_for
 
 setup() {
     tokens=$MUSTER_BUILD/muster-tokens
@@ -133,6 +134,8 @@ complains() {
     [ "$output" = "muster-tokens: write: couldn't write disk/out.bin: No space left on device" ]
 }
 
+writing() { compgen -G '.out.bin.*' >/dev/null; }
+
 @test "a signal leaves nothing behind" {
     mkfifo pipe
     for signal in INT TERM HUP; do
@@ -140,7 +143,7 @@ complains() {
         pid=$!
         exec 4>pipe
         echo text >&4
-        until ls -A | grep -q '^\.out\.bin\.'; do sleep 0.01; done
+        LOOK_EVERY=0.01 wait_for 5 writing
         kill -s "$signal" $pid
         status=0
         wait $pid || status=$?

@@ -198,7 +198,7 @@ END
     strace -f -q -p "$slurmd" -e trace=%file -o "$BATS_TEST_TMPDIR/files" 2>/dev/null 3>&- &
     tracer=$!
     echo $tracer >>"$BATS_TEST_TMPDIR/pids"
-    until grep -q "^TracerPid:[[:space:]]*$tracer$" "/proc/$slurmd/status"; do sleep 0.05; done
+    wait_for 10 traced "$slurmd"
     evil=$JOBS/evil-place/x
     export HOME=$evil MUSTER_CKPTD=$evil MUSTER_CKPTD_PROGRAM=$evil MUSTER_RDZV_DIR=$evil \
         MUSTER_LAST_WORDS=$evil MUSTER_DEFAULTS=$evil \
