@@ -158,8 +158,8 @@ class Bench:
 
     def measure(self, name):
         shape = MODELS[name][0]
-        needed, free = 2 * PARAMETER_BYTES * parameters(
-                *shape), shutil.disk_usage(self.options.folder).free
+        needed = 2 * PARAMETER_BYTES * parameters(*shape)
+        free = shutil.disk_usage(self.options.folder).free
         if free < needed:
             print(f"  {name} is left out: {self.options.folder} has {free / 1e9:.0f} GB left of "
                   f"the {needed / 1e9:.0f} needed: "

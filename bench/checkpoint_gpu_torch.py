@@ -18,9 +18,8 @@ SAVES, COPIES, COPY_BYTES = 3, 10, 1 << 30
 
 
 def shapes(layers, width, _, context, vocabulary):
-    block = [(width,), (width,), (width, 3 * width), (3 * width,), (width, width), (width,), (width,
-             ), (width,), (width, 4 * width),
-             (4 * width,), (4 * width, width), (width,)]
+    block = [(width,), (width,), (width, 3 * width), (3 * width,), (width, width), (width,),
+             (width,), (width,), (width, 4 * width), (4 * width,), (4 * width, width), (width,)]
     return [(vocabulary, width), (context, width), *block * layers, (width,), (width,)]
 
 

@@ -57,8 +57,8 @@ class Watch:
         for pid in [self.pid, *self.others()]:
             numbers = status(pid)
             resident, shared = self.peak.get(pid, (0, 0))
-            self.peak[pid] = max(resident, numbers.get("VmHWM", 0)), max(shared,
-                    numbers.get("RssShmem", 0))
+            self.peak[pid] = (max(resident, numbers.get("VmHWM", 0)),
+                              max(shared, numbers.get("RssShmem", 0)))
 
     def run(self):
         while not self.ending.wait(0.5):

@@ -174,10 +174,9 @@ class Bench:
         processes = []
         for rank in range(ranks):
             with open(f"{name}.{rank}", "w", encoding="utf-8") as out:
-                processes.append(subprocess.Popen(self.pinned(rank, *map(str, command)), stdout=out,
-                                                  stderr=out,
-                                                  env=dict(environment, RANK=str(rank),
-                                                          GROUP_RANK=str(rank))))
+                processes.append(subprocess.Popen(
+                    self.pinned(rank, *map(str, command)), stdout=out, stderr=out,
+                    env=dict(environment, RANK=str(rank), GROUP_RANK=str(rank))))
         for rank, process in enumerate(processes):
             if process.wait(LIMIT):
                 with open(f"{name}.{rank}", encoding="utf-8") as out:
@@ -263,8 +262,8 @@ class Setting:
                 self.cpu[comm] += cpu / rounds / (steps + WARM_UP)
             if self.torch and number == 0:
                 for word, (more, _, _) in ADVISED.items():
-                    self.advised[word] = statistics.median(self.bench.train("real", steps,
-                            more=more)[0].cycles())
+                    trace, _, _ = self.bench.train("real", steps, more=more)
+                    self.advised[word] = statistics.median(trace.cycles())
                 for word in ("alone", "ddp-small", "bf16-small"):
                     self.peer[word] += self.torch.steps(word, (steps + 1) // 2)
                 self.peer["bf16"] += self.torch.steps("bf16", steps)
@@ -318,8 +317,9 @@ class Setting:
         PyTorch's kind of exchange."""
         theirs = statistics.median(self.peer[peer])
         exposed = theirs - statistics.median(self.peer["alone"])
-        step, (_, share, next_step) = (self.advised[word], ADVISED[word]) if word else (self.step,
-                (None, 1, False))
+        step, share, next_step = self.step, 1, False
+        if word:
+            step, (_, share, next_step) = self.advised[word], ADVISED[word]
         ratio, least = (step - self.without) / exposed, self.least(share, next_step) / exposed
         unit = (f"x the exposed communication of PyTorch's {PEERS[peer]} "
                 f"(any schedule: >= {least:.2g})")

@@ -58,8 +58,8 @@ def main():
              "bf16-small": Peer(*shape, hook=bf16_compress_hook, **small)}
     for line in sys.stdin:
         word, *count = line.split()
-        answer = torch.__version__ if word == "version" else peers.get(word,
-                peers["ddp"]).steps(int(count[0]), word != "alone")
+        answer = torch.__version__ if word == "version" else peers.get(word, peers["ddp"]).steps(
+            int(count[0]), word != "alone")
         print(answer, flush=True)
     dist.destroy_process_group()
 

@@ -153,9 +153,9 @@ class Bench:
                    "--mode", mode,
                    "--attention", attention, "--device", self.options.device, "--precision",
                    self.options.precision]
+        cache = os.path.join(self.folder, "inductor")
         return Contestant(f"torch {microbatch} {mode} {attention}", command,
-                          dict(os.environ, TORCHINDUCTOR_CACHE_DIR=os.path.join(self.folder,
-                                  "inductor")))
+                          dict(os.environ, TORCHINDUCTOR_CACHE_DIR=cache))
 
     def weights(self, model):
         """Those that our training begins with."""
@@ -292,8 +292,8 @@ class Bench:
                 self.say(f"  round {number}, {name}: {error}")
                 continue
             runs[name].append(run)
-            self.record["models"][model.name].setdefault("runs",
-                    []).append(dict(run, way=name, round=number))
+            recorded = self.record["models"][model.name].setdefault("runs", [])
+            recorded.append(dict(run, way=name, round=number))
             self.say(self.run_line(model, number, name, run))
         return runs
 

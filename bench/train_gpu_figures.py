@@ -78,8 +78,8 @@ def disagreement(ours, theirs):
 
 def token_flops(layers, width, context, vocabulary):
     """(6N + 6LCT) with N without the vocabulary's padding, recomputation not counted."""
-    n = vocabulary * width + context * width + layers * (12 * width * width + 13 *
-            width) + 2 * width
+    block = 12 * width * width + 13 * width
+    n = vocabulary * width + context * width + layers * block + 2 * width
     return 6 * n + 6 * layers * width * context
 
 

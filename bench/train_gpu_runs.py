@@ -60,8 +60,8 @@ class Contestant:
 
     def last_words(self):
         """Of a traceback, that is its last line; the memory that was missing is told before."""
-        told = [line for line in self.lines if "out of memory" in line.lower()] or [line
-                for line in self.lines if line.strip()]
+        told = ([line for line in self.lines if "out of memory" in line.lower()]
+                or [line for line in self.lines if line.strip()])
         return told[-1].strip()[:300] if told else "it said nothing"
 
     def measure(self, warm, seconds, first):
@@ -78,9 +78,8 @@ class Contestant:
                   "the last step")
         end = len(self.steps) - 1
         return {"name": self.name, "start_up": start - begun, "begin": self.steps[begin][0],
-                "end": self.steps[end][0],
-                "steps": end - begin, "step_seconds": (
-                        self.steps[end][0] - self.steps[begin][0]) / (end - begin),
+                "end": self.steps[end][0], "steps": end - begin,
+                "step_seconds": (self.steps[end][0] - self.steps[begin][0]) / (end - begin),
                 "losses": [step[2] for step in self.steps], "about": self.about}
 
     def curve(self, steps, limit):

@@ -15,11 +15,8 @@ MOST_BYTES = 32 << 20
 
 def read_text(pattern):
     """The files of a pattern, or of Python's own library: text that every machine has."""
-    paths = sorted(
-            glob.glob(
-                    pattern)) if pattern else sorted(
-                            glob.glob(os.path.join(sysconfig.get_paths()["stdlib"], "**", "*.py"),
-                                                                        recursive=True))
+    library = os.path.join(sysconfig.get_paths()["stdlib"], "**", "*.py")
+    paths = sorted(glob.glob(pattern) if pattern else glob.glob(library, recursive=True))
     parts, size = [], 0
     for path in paths:
         if size < MOST_BYTES and os.path.isfile(path):
@@ -39,9 +36,8 @@ def make_tokens(pattern, path, least, vocabulary):
                          f"{pattern or 'the library of Python'}: "
                          "give --text FILES, or --data")
     pieces = PIECE.findall(text)
-    known = {piece: 256 + i for i, (piece,
-                                    _) in enumerate(collections.Counter(pieces).most_common(max(0,
-                                            vocabulary - 256)))}
+    common = collections.Counter(pieces).most_common(max(0, vocabulary - 256))
+    known = {piece: 256 + i for i, (piece, _) in enumerate(common)}
     tokens = array.array("H")
     for piece in pieces:
         number = known.get(piece)

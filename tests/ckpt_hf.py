@@ -39,8 +39,8 @@ def compare(a, b):
 def logits_of(model, tokens):
     import torch
     with torch.no_grad():
-        return model.float().eval()(
-                torch.from_numpy(tokens.astype("int64"))).logits.numpy().astype("<f4")
+        answer = model.float().eval()(torch.from_numpy(tokens.astype("int64")))
+        return answer.logits.numpy().astype("<f4")
 
 
 def llmc(path, state, config, bf16):
@@ -211,13 +211,13 @@ def mutate(chance):
         for _ in range(chance.choice([1, 1, 2])):
             header = mutate_value(chance, header)
         if chance.random() < 0.3:
-            ends = [t["data_offsets"][-1] for t in (header.values() if isinstance(header, dict)
-                                                    else [])
+            tensors = header.values() if isinstance(header, dict) else []
+            ends = [t["data_offsets"][-1] for t in tensors
                     if isinstance(t, dict) and isinstance(t.get("data_offsets"), list)
                     and t["data_offsets"]]
             data = max([e for e in ends if isinstance(e, int) and 0 <= e < 1000] or [data])
-    text = json.dumps(header, ensure_ascii=chance.random() < 0.5).replace("-0.0",
-            chance.choice(["-0", "-0.0", "0"]))
+    text = json.dumps(header, ensure_ascii=chance.random() < 0.5)
+    text = text.replace("-0.0", chance.choice(["-0", "-0.0", "0"]))
     kind = chance.random()
     if kind < 0.1:
         text = chance.choice([" ", "\n", "\ufeff", "\t"]) + text
@@ -278,8 +278,8 @@ def stricter(raw):
 def parser(check):
     import safetensors
     chance = random.Random(20260326)
-    all_files = [mutate(chance) for _ in range(6000)] + [file_of(json.dumps(h), d)
-            for h, d in BASES]
+    all_files = [mutate(chance) for _ in range(6000)]
+    all_files += [file_of(json.dumps(h), d) for h, d in BASES]
     stream = b"".join(struct.pack("<I", len(raw)) + raw for raw in all_files)
     said = subprocess.run([check], input=stream, stdout=subprocess.PIPE, check=True).stdout
     ours = said.decode(errors="replace").splitlines()

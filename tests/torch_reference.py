@@ -259,8 +259,8 @@ def compare(model, clip, ours, theirs):
     gradients = {name: relative(numpy.frombuffer(ours[name], numpy.float32), theirs[name].ravel())
                  for name, _ in model.named_parameters()}
     if any(True for _ in model.named_buffers()):
-        gradients["0.bias"] = float(numpy.linalg.norm(numpy.frombuffer(ours["0.bias"],
-                numpy.float32))
+        bias = numpy.frombuffer(ours["0.bias"], numpy.float32)
+        gradients["0.bias"] = float(numpy.linalg.norm(bias)
                                     / numpy.linalg.norm(theirs["0.weight"]))
     worst = max(gradients, key=lambda name: gradients[name] if math.isfinite(gradients[name])
                 else math.inf)
