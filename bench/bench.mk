@@ -35,7 +35,8 @@ bench_step_floor_CPPFLAGS = $(AM_CPPFLAGS) $(CUDA_CPPFLAGS)
 bench_step_floor_LDADD = $(trainer_LIBS) $(cuda_kernels)
 endif
 EXTRA_DIST += bench/step_floor.c $(step_floor) bench/train-gpu.sh bench/train_gpu.py \
-	bench/train_gpu_figures.py bench/train_gpu_runs.py bench/train_gpu_text.py bench/train_gpu_torch.py
+	bench/train_gpu_figures.py bench/train_gpu_runs.py bench/train_gpu_text.py \
+	bench/train_gpu_torch.py
 EXTRA_DIST += bench/checkpoint-gpu.sh bench/checkpoint_gpu.py bench/checkpoint_gpu_torch.py
 EXTRA_DIST += bench/overlap.sh bench/overlap.py bench/overlap_torch.py bench/overlap_trace.py
 # End of bench.mk

@@ -147,8 +147,8 @@ print_attempts() {
 		last=$(jq -s 'map(select(.norm != null).step) | max' "$dir/metrics-$attempt.jsonl")
 		next=$(record start .time $((attempt + 1)))
 		lost=-
-		ended=$(date \
-			-d "$(jq -rs 'map(select(.norm != null).time) | last' "$dir/metrics-$attempt.jsonl")" +%s.%N)
+		ended=$(jq -rs 'map(select(.norm != null).time) | last' "$dir/metrics-$attempt.jsonl")
+		ended=$(date -d "$ended" +%s.%N)
 		[ -z "$next" ] || lost=$(awk -v a="$ended" -v b="$next" 'BEGIN { printf "%.1f", b - a }')
 		printf '  %7s  %-8s  %5s  %5s  %-12s  %s\n' "$attempt" "$nodes" "$first" "$last" \
 			"${why:-killed}" "$lost"
@@ -157,9 +157,9 @@ print_attempts() {
 
 # record EVENT FIELD [ATTEMPT]: prints a field of the preempted run's records of that event.
 record() {
-	jq -r \
-		"select(.event == \"$1\" and (\"${3-}\" == \"\" or .attempt == (\"${3-0}\" | tonumber))) | $2" \
-		"$JOBS/preempted/attempts.jsonl"
+	local records="select(.event == \"$1\")"
+	[ -z "${3-}" ] || records+=" | select(.attempt == $3)"
+	jq -r "$records | $2" "$JOBS/preempted/attempts.jsonl"
 }
 
 # Checks final checkpoints, loss curves and number of preemptions. Sets LOSS, the last step's loss.
@@ -199,8 +199,8 @@ main() {
 	print_attempts
 	compare
 	say "took $((SECONDS - BEGAN)) s"
-	say \
-		"PASS: $PREEMPTIONS preemptions, final loss $LOSS, weights bit-identical to the uninterrupted run"
+	say "PASS: $PREEMPTIONS preemptions, final loss $LOSS," \
+		"weights bit-identical to the uninterrupted run"
 }
 
 main "$@"

@@ -12,9 +12,9 @@ set -u -o pipefail
 
 LONGEST=100
 # Lines that may be longer: the name of a test, also where a file's head lists it, and one with a
-# text of 50 characters or more, which a program prints or a test looks for; tables and pasted lines
+# text of 75 characters or more, which a program prints or a test looks for; tables and pasted lines
 # of Markdown.
-LONG_CODE="@test \"|#  [0-9]+  [a-z_]+\.bats: |.*(\"[^\"]{50,}|'[^']{50,})[\"']"
+LONG_CODE="@test \"|#  [0-9]+  [a-z_]+\.bats: |.*(\"[^\"]{75,}|'[^']{75,})[\"']"
 LONG_PROSE="\||    "
 # In a bats file each test is a subshell with variables of its own (SC2030, SC2031, SC2128, SC2178,
 # SC2190), a sourced file reads some (SC2034), a failed cd ends the test (SC2164), "!" would hide a

@@ -140,7 +140,7 @@ say() {
     [ "$(cat out-* | grep -cx 'fake: destroyed')" -eq 4 ]
 }
 
-@test "what a rank can't do, all log at once: no unique id, an NCCL that is too old, a GPU that is another's" {
+@test "what a rank can't do, all log at once: no unique id, too old an NCCL, another rank's GPU" {
     export FAKE_ID=fail
     ranks 4 "$BATS_FILE_TMPDIR/comm" 25
     [ "$statuses" = "1 1 1 1 " ]

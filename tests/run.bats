@@ -21,7 +21,7 @@ count() { printf '%b' "$2" | awk -v status="$1" -f "$BATS_TEST_DIRNAME/lib/tap.a
     [ "$(count 1 'not ok 1 setup_file failed\n')" != "0 0 0" ]
 }
 
-@test "a group's teardown that fails is a failure, though cmocka ends with 0: here and in make check" {
+@test "a group's teardown that fails is a failure though cmocka ends with 0, also in make check" {
     tap='1..1\nok 1 - a\nnot ok 0 - tests [  FAILED  ] GROUP TEARDOWN\n# ok - tests\n'
     [ "$(count 0 "$tap")" = "1 1 0" ]
     for driver in "$MUSTER_TOP" "$MUSTER_BUILD/source"; do

@@ -62,7 +62,8 @@ EXTRA_DIST += tests/bench_gpu.bats
 
 EXTRA_DIST += tests/unit/trainer/cpu/threads_sample.h
 EXTRA_DIST += tests/unit/files.h tests/unit/hang.h tests/unit/quiet.h tests/unit/skip_main.h \
-	tests/unit/trainer/state/odd_table.h tests/unit/ports.h tests/golden tests/checkpoint_kill.bats \
+	tests/unit/trainer/state/odd_table.h tests/unit/ports.h tests/golden \
+	tests/checkpoint_kill.bats \
 	tests/ckpt_command.bats tests/fuzz/fuzz_manifest.c tests/fuzz/fuzz_safetensors.c
 
 # What bats files run.
@@ -92,7 +93,8 @@ tests_tools_spank_faulty_la_CFLAGS = $(libplugin_la_CFLAGS)
 tests_tools_spank_faulty_la_LIBADD = libplugin.la
 wrap = -Wl,--wrap=
 tests_tools_spank_faulty_la_LDFLAGS = $(spank_muster_la_LDFLAGS) -shared -rpath /nowhere \
-	$(wrap)spank_args_parse $(wrap)spank_srun_init $(wrap)spank_srun_post_opt $(wrap)spank_srun_exit \
+	$(wrap)spank_args_parse $(wrap)spank_srun_init $(wrap)spank_srun_post_opt \
+	$(wrap)spank_srun_exit \
 	$(wrap)spank_alloc_init $(wrap)spank_alloc_post_opt $(wrap)spank_stepd_init \
 	$(wrap)spank_stepd_post_opt $(wrap)spank_stepd_user_init $(wrap)spank_stepd_task_init \
 	$(wrap)spank_stepd_task_exit $(wrap)spank_job_prolog $(wrap)spank_job_epilog $(wrap)fork \
@@ -185,7 +187,8 @@ EXTRA_DIST += tests/cluster/cluster tests/cluster/cluster.bats tests/cluster/hel
 	tests/cluster/requeue.bats tests/cluster/requeue_later.bats tests/cluster/requeue.bash \
 	tests/cluster/probe.c tests/cluster/ring.c tests/cluster/training.bash \
 	tests/cluster/preemption.bats tests/cluster/failure.bats tests/cluster/rendezvous.bats \
-	tests/cluster/faults.bats tests/cluster/badinput.bats tests/build.bats tests/cluster/ckptd.bats \
+	tests/cluster/faults.bats tests/cluster/badinput.bats tests/build.bats \
+	tests/cluster/ckptd.bats \
 	tests/cluster/prologs.bats tests/cluster/network.bats tests/cluster/latency.c \
 	tests/cluster/lib/network.sh tests/cluster/doctor.bats tests/cluster/pains.bats \
 	tests/cluster/guards.bats tests/doctor.bats tests/cluster/lib/common.sh \
@@ -207,7 +210,8 @@ lint-flags:
 .PHONY: fuzz lint lint-flags shim
 EXTRA_DIST += tests/lint.sh tests/lint.bats tests/lib/analyzer.h
 EXTRA_DIST += tests/sanitize.bats tests/sanitize_threads.bats tests/hardening.bats \
-	tests/descriptors.bats tests/network.bats tests/cluster/addresses.bats tests/cluster/groups.bats \
+	tests/descriptors.bats tests/network.bats tests/cluster/addresses.bats \
+	tests/cluster/groups.bats \
 	tests/fuzz.bats tests/fuzz/run.sh tests/fuzz/fuzz_input.h tests/fuzz/fuzz_npy.c \
 	tests/fuzz/fuzz_tokens.c tests/fuzz/fuzz_attempts.c tests/fuzz/fuzz_checkpoint.c \
 	tests/fuzz/fuzz_ckptd_proto.c tests/fuzz/fuzz_comm_conn.c tests/fuzz/fuzz_comm_links.c \

@@ -95,7 +95,7 @@ ended() {
     diff <(muster-curve "$JOBS/$3") <(muster-curve "$JOBS/reference")
 }
 
-@test "whatever user it is in there: the job's services write before and after a preemption; bit-identical" {
+@test "any user in there: the job's services write before and after a preemption; bit-identical" {
     root=$(train root root n1,n2)
     self=$(train self self n3,n4 --ckpt-writers all)
     writes root "$root" n1 0

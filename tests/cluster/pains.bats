@@ -60,7 +60,7 @@ says() {
 
 @test "a forgotten srun" {
     local each alone="this process runs alone on n1, outside of the steps of job"
-    local prefix=$MUSTER_PREFIX \
+    local prefix=$MUSTER_PREFIX remedy="2 nodes and 4 tasks: write srun" \
         script="muster: warning: srun-missing: the job's script has ended without srun"
     gcc -x c -I"$prefix/include" -o "$JOBS/program" - -L"$prefix/lib" \
         -lmuster -Wl,-rpath,"$prefix/lib" <<'END'
@@ -88,10 +88,10 @@ END
         echo "--- $each: $output"
         case $each in
         rdzv | train | program)
-            says 1 "muster: warning: $alone ${id[$each]}, which has 2 nodes and 4 tasks: write srun"
+            says 1 "muster: warning: $alone ${id[$each]}, which has $remedy"
             ;;
         doctor)
-            says 1 "note: srun-missing: $alone ${id[$each]}, which has 2 nodes and 4 tasks: write srun before it"
+            says 1 "note: srun-missing: $alone ${id[$each]}, which has $remedy before it"
             ;;
         *) says 0 "$alone" ;;
         esac
@@ -99,7 +99,7 @@ END
         mpirun) says 0 srun && says 1 " 1/2 " ;;
         steps | one | killed | launcher) says 0 "srun-missing" ;;
         *)
-            says 1 "$script: what it started ran once, on n1 alone, and the job has 2 nodes and 4 tasks: write srun"
+            says 1 "$script: what it started ran once, on n1 alone, and the job has $remedy"
             ;;
         esac
     done

@@ -29,8 +29,8 @@ setup_file() { requeue_begin; }
     wait_for 30 said "$id" ready
     cluster run --user root scontrol update nodename=n2 state=drain reason=test
     touch "$JOBS/drained"
-    wait_for 30 said "$id" \
-        "exited with status 1 while its node was being drained: job $id is put back in the queue after attempt 0"
+    back="job $id is put back in the queue after attempt 0"
+    wait_for 30 said "$id" "exited with status 1 while its node was being drained: $back"
     cluster run --user root scontrol update nodename=n2 state=resume
     restarted_once "$id" "put back"
 }
@@ -87,8 +87,8 @@ END
     [ "$(job_restarts "$id")" = 2 ]
     words="the last 3 attempts of job $id failed by themselves within 10 minutes each and showed no progress"
     [ "$(grep -c "$words" "$(job_output "$id")")" = 1 ]
-    [[ $(comment "$id") \
-        = "mine, and more; muster: attempts in vain: 3 up to 2; muster: attempt 2 step 0 ended for good "* ]]
+    vain="muster: attempts in vain: 3 up to 2"
+    [[ $(comment "$id") = "mine, and more; $vain; muster: attempt 2 step 0 ended for good "* ]]
     job_wait "$asked" 90 COMPLETED
     [ "$(job_restarts "$asked")" = 4 ]
 }
@@ -173,7 +173,7 @@ END
 # Whether the job runs its first attempt and nobody has noted an end.
 untouched() { job_runs_attempt "$1" 0 && [ "$(comment "$1")" = "${2-}" ]; }
 
-@test "a monitor that is stopped when the training has ended does not bring the job back, and the evaluation after it runs" {
+@test "a monitor stopped after the training brings no job back, and the evaluation after it runs" {
     # monitored.sh OPTIONS END: a training beside a monitor, which is stopped after it; then an
     # evaluation that ends so.
     cat >"$JOBS/monitored.sh" <<'END'

@@ -49,7 +49,8 @@ def main(top):
                 print(f"HACKING.md: hop {row[1]} follows hop {hops}")
     for (hops, files), said in zip(walks, told):
         if (hops, len(files)) != said:
-            print(f"HACKING.md: {said[0]} hops through {said[1]} files are {hops} through {len(files)}")
+            print(f"HACKING.md: {said[0]} hops through {said[1]} files are {hops} through "
+                  f"{len(files)}")
     if len(walks) < 3:
         print(f"HACKING.md: {len(walks)} walks are counted, not the three of its section")
 
