@@ -100,9 +100,8 @@ save_failing() {
     }
     "$writer" resume run >resumed 2>said || { complain "$where: can't go on"; return; }
     { read -r found && read -r next && read -r next && read -r next; } <resumed
-    [ "$found" = 3 ] || {
-        [ "$found" = 2 ] && [ $status -ne 0 ]; } || { complain \
-            "$where: status $status, found $found"; return
+    [ "$found" = 3 ] || { [ "$found" = 2 ] && [ $status -ne 0 ]; } || {
+        complain "$where: status $status, found $found"; return
     }
     [ "$next" = "step $((found + 1))" ] || { complain "$where: $next is the next one"; return; }
     ! compgen -G 'run/*damaged*' && ! compgen -G 'run/.[sr]*ing-*' || { complain "$where"; return; }

@@ -23,6 +23,7 @@ die() {
 }
 
 options() {
+    local name
     while [ $# -gt 0 ]; do
         [ $# -gt 1 ] || die "usage: gpu.sh [--out DIR] [--seconds N] [--part-seconds N] \
 | --pack FILE.tar.xz [--pack-mib N] | --pack-slurm FILE.tar.xz"
@@ -33,8 +34,7 @@ options() {
         --pack-mib | --seconds | --part-seconds)
             [[ $2 =~ ^[1-9][0-9]{0,3}$ ]] ||
                 die "couldn't use $1 '$2': it takes a number from 1 to 9999"
-            case $1 in --pack-mib) pack_mib=$2 ;; --seconds) seconds=$2 ;; *) \
-                part_seconds=$2 ;; esac
+            name=${1#--} && printf -v "${name//-/_}" %s "$2"
             ;;
         *) die "couldn't use '$1': no such option" ;;
         esac
@@ -124,8 +124,7 @@ slurm_files() {
 
 pack_slurm() {
     slurm_files >"$1/files" ||
-        die \
-        "couldn't pack Slurm: Debian's packages of it are not installed here (tests/packages.txt)"
+        die "couldn't pack Slurm: Debian's packages of it are not installed here (tests/packages.txt)"
     tar -C / -chf - --transform 's,^,muster-gpu/slurm/,' -T "$1/files" | xz -1 -T2 >"$pack_slurm" ||
         exit 1
     [ "$(stat -c %s "$pack_slurm")" -le $((pack_mib << 20)) ] ||
@@ -139,17 +138,18 @@ pack() {
         cp "$counter" "$folder/tap.awk" && cp "$here/gpu_train.sh" "$folder/" || exit 1
     cp "${programs[@]}" "$bin"/muster-{train,ckptd,ckpt,curve,tokens} "$folder/bin/" || exit 1
     pack_bench "$folder" && pack_cluster "$folder" || exit 1
+    commit=$(git -C "$here" rev-parse --short HEAD 2>/dev/null || echo unknown)
+    compiler=$(PATH=$PATH:/usr/local/cuda/bin nvcc --version 2>/dev/null | grep release ||
+        echo unknown)
     {
-        echo "packed: $(date -u +%FT%TZ), commit $(git -C "$here" rev-parse --short HEAD \
-            2>/dev/null || echo unknown)"
-        echo "compiler: $(PATH=$PATH:/usr/local/cuda/bin nvcc --version 2>/dev/null |
-            grep release || echo unknown)"
+        echo "packed: $(date -u +%FT%TZ), commit $commit"
+        echo "compiler: $compiler"
         while read -r name path; do
             [ "$name" != missing ] ||
                 die "couldn't pack: $path, which the programs need, is not on this machine"
             cp -L "$path" "$folder/lib/$name" || exit 1
-            echo "library: $name is $(basename "$(readlink -f "$path")")$(library_version "$name" \
-                "$path")"
+            real=$(basename "$(readlink -f "$path")")
+            echo "library: $name is $real$(library_version "$name" "$path")"
         done < <(libraries "$folder"/bin/*)
     } >"$folder/packed" || exit 1
     strip --strip-unneeded "$folder"/bin/* "$folder"/lib/* || exit 1
@@ -160,9 +160,9 @@ pack() {
         die "couldn't pack: $bytes bytes are more than $pack_mib MiB; the largest of its files are above"
     fi
     cp "$1/tarball" "$pack" || exit 1
-    echo "$pack: $bytes bytes, $(find "$folder" -type f |
-        wc -l) files. cuBLASLt (500 MB) and NCCL (200 MB) are not among" \
-        "them: they are taken from CUDA or from PyTorch's wheels on the GPU machine"
+    echo "$pack: $bytes bytes, $(find "$folder" -type f | wc -l) files. cuBLASLt (500 MB) and" \
+        "NCCL (200 MB) are not among them: they are taken from CUDA or from PyTorch's wheels on" \
+        "the GPU machine"
 }
 
 # --- running ---
@@ -234,8 +234,8 @@ limit_of() {
 
 # part NAME COMMAND…: runs it under its limit, prints its TAP and its line, and writes both down.
 part() {
-    local name=$1 file=$out/$1.tap status left=$((seconds - SECONDS - 5)) began=$SECONDS limit \
-        counts
+    local name=$1 file=$out/$1.tap left=$((seconds - SECONDS - 5)) began=$SECONDS
+    local limit counts status
     shift
     limit=$(limit_of "$name")
     limit=$((left < limit ? left : limit))

@@ -135,8 +135,8 @@ needs() {
         echo "$level: $(needs deep-$level.out) MB, $before: $(needs deep-$before.out) MB"
         before=$level
     done
-    awk "BEGIN { exit !($(needs deep-block.out) < $(needs deep-mlp.out) && $(needs \
-        deep-mlp.out) < $(needs deep-none.out)) }"
+    awk "BEGIN { exit !($(needs deep-block.out) < $(needs deep-mlp.out) &&
+        $(needs deep-mlp.out) < $(needs deep-none.out)) }"
     FAKE_GPU_MEMORY=$(awk "BEGIN { print int($(needs deep-block.out) * 1e6 + 5e4) }")
     export FAKE_GPU_MEMORY
     one_line 2 "or --recompute block (of GPT-2) needs less for activations" gpt2 none "${deep[@]}"

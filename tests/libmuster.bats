@@ -62,8 +62,8 @@ synopsis_lines() {
     [ -e "$MUSTER_PREFIX/share/man/man3/muster.3" ]
     # Getters speak for themselves.
     sed '1,/^\.SH DESCRIPTION/d' "$MUSTER_TOP/doc/muster.3" >text
-    for name in $(declared | grep \
-        -vE '_(rank|size|count|attempt|job|node|version|free|abort|name|log)$'); do
+    for name in $(declared |
+        grep -vE '_(rank|size|count|attempt|job|node|version|free|abort|name|log)$'); do
         grep -qE "^\.(BR|RB \() $name \(\)" text || { echo "$name is not explained" && false; }
     done
     {

@@ -141,23 +141,20 @@ words() {
 @test "times, ports and counts of the plugin's and the checkpoints' documents are those of the code" {
     local three=([3]=Three)
     says() { [[ $(words "$1") = *"$2"* ]] || { echo "$1 does not say: $2" && return 1; }; }
-    says spank_muster.8 \
-        "for $(constant HELPER_SECONDS \
-        plugin/spank_requeue.c) seconds at most, if the controller answers"
+    local helper vain crash
+    helper=$(constant HELPER_SECONDS plugin/spank_requeue.c)
+    says spank_muster.8 "for $helper seconds at most, if the controller answers"
     says spank_muster.8 \
         "as the job's user, for $(constant TELL_SECONDS plugin/spank_end.c) seconds at most"
     says first-failure.md "gives up after $(constant TELL_SECONDS plugin/spank_end.c) s"
     says spank_muster.8 "half of them, and $(constant SPARE_PORTS plugin/end_channel.c), are free"
     says first-failure.md \
         "not half of them, and $(constant SPARE_PORTS plugin/end_channel.c), stay free"
-    says spank_muster.8 \
-        "${three[$(constant REQUEUE_VAIN_MOST \
-        slurm/requeue.h)]} attempts in a row that fail by themselves"
-    says exit-status.md \
-        "${three[$(constant REQUEUE_VAIN_MOST slurm/requeue.h)]} attempts of a job in a row"
-    says exit-status.md \
-        "${three[$(constant ATTEMPTS_CRASH_LOOP \
-        checkpoint/directory/attempts.h)]} attempts of a training in a row"
+    vain=$(constant REQUEUE_VAIN_MOST slurm/requeue.h)
+    says spank_muster.8 "${three[vain]} attempts in a row that fail by themselves"
+    says exit-status.md "${three[vain]} attempts of a job in a row"
+    crash=$(constant ATTEMPTS_CRASH_LOOP checkpoint/directory/attempts.h)
+    says exit-status.md "${three[crash]} attempts of a training in a row"
     says checkpoint-format.md \
         "more than $(constant OWNER_HEARTBEAT checkpoint/directory/owner.h) s away from now"
     says checkpoint-format.md \

@@ -402,8 +402,8 @@ assert [x["name"] for x in c][-1] == "isa", c'
     [ "$(id -u)" = 0 ] || skip "mounting a small file system needs root"
     mkdir -p disk
     run unshare -m \
-        bash -c "$(declare -f train wait_for wait_log \
-        has_words); mount -t tmpfs -o size=6m none disk || exit 99
+        bash -c "$(declare -f train wait_for wait_log has_words)
+        mount -t tmpfs -o size=6m none disk || exit 99
         train disk/run --steps 1500 --ckpt-every 50 --keep-last 1 >disk.out 2>&1 3>&- & pid=\$!
         wait_log disk.out 'step [0-9]* is durable'
         cat /dev/zero >disk/filler 2>/dev/null

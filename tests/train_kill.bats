@@ -103,13 +103,13 @@ kill_some() {
 # Whether the trainer ended, to be put back in the queue, since its service was killed before it had
 # begun.
 lacked_service() {
-    [ $status -eq 69 ] && grep \
-        -q '^muster: error: service: the one that was started was killed by signal 9' out
+    [ $status -eq 69 ] &&
+        grep -q '^muster: error: service: the one that was started was killed by signal 9' out
 }
 
 @test "trainer, service or both killed at random moments, again and again: bit-identical in the end" {
-    local kills=$moments trainers=0 services=0 both=0 runs=0 durable=0 dir=run0 pid status never \
-        told
+    local kills=$moments trainers=0 services=0 both=0 runs=0 durable=0 dir=run0
+    local pid status never told
     exec {never}<> <(:)
     while [ $((trainers + services + both)) -lt "$kills" ] || [ "$durable" -ne 0 ]; do
         REPLACE=exec tiny $dir 800 >out 2>&1 3>&- &

@@ -75,8 +75,8 @@ table() { cat rank*.out | sed -n 's/^muster: \[rank [0-9]* on .*\] error:   //p'
     [ "$(cat rank*.out | grep -c 'where the 4 ranks stood:')" -eq 1 ]
     grep -q 'where the 4 ranks stood:' rank0.out
     table
-    [ "$(table | grep -c \
-        '^rank 2 on .*: no answer; by its record it was [a-z]* .* of step [0-9]* for [3-9]')" \
+    [ "$(table |
+        grep -c '^rank 2 on .*: no answer; by its record it was [a-z]* .* of step [0-9]* for [3-9]')" \
         -eq 1 ]
     [ "$(table | grep -v 'no answer' | waiting)" = "0 1 3" ]
     # Another that waits for it may have had less from it than this one: then it is missing, too.
@@ -160,8 +160,8 @@ END
     kill -9 "${PIDS[@]}"
     end_world || [ $? -eq 137 ]
     muster-where -a
-    [ "$(muster-where -a | grep \
-        -c "rank [0-2] on .*, process .*: .* of step [0-9].* for .*; complete last: .* of step")" \
+    [ "$(muster-where -a |
+        grep -c "rank [0-2] on .*, process .*: .* of step [0-9].* for .*; complete last: .* of step")" \
         -eq 3 ]
     [ "$(find runtime -name 'standing-*' | wc -l)" -eq 3 ]
     rm -r runtime/*

@@ -209,9 +209,11 @@ job_wait() {
 
 # job_wait_attempt ID ATTEMPT SECONDS: until that attempt runs.
 job_wait_attempt() {
-    job_watch "$1" "$3" "$2" RUNNING ||
-        { echo "job $1 is $(job_state "$1"), restarts $(job_field "$1" \
-        Restarts), not running attempt $2"; return 1; }
+    job_watch "$1" "$3" "$2" RUNNING || {
+        echo "job $1 is $(job_state "$1"), restarts $(job_field "$1" Restarts), not running" \
+            "attempt $2"
+        return 1
+    }
 }
 
 # job_preempt ID [HOLD]: an ondemand job takes all nodes of a running job and holds them for HOLD

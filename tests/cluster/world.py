@@ -34,8 +34,8 @@ def visit(host, port):
     """Whom one meets there."""
     while True:
         try:
-            with socket.create_connection((host, port),
-                                          timeout=5) as visitor, visitor.makefile() as stream:
+            visitor = socket.create_connection((host, port), timeout=5)
+            with visitor, visitor.makefile() as stream:
                 return stream.readline().strip()
         except OSError as error:
             if time.monotonic() > DEADLINE:

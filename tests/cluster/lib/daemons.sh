@@ -112,11 +112,11 @@ nodes_idle() {
 
 # Ends `up`, naming the nodes that did not come and what they or the controller said last.
 die_of_nodes() {
-    local states first
+    local states late first
     states=$(node_states) || die "couldn't start slurmctld: no answer after 40 s" \
         "$STATE/log/slurmctld.out" "$STATE/log/slurmctld.log"
-    first=$(grep -v ' idle$' <<<"$states" | head -n 1 | cut -d' ' -f1)
-    die "couldn't start all nodes: after 40 s these are not idle: $(grep -v ' idle$' <<<"$states" |
-        tr '\n' ';')" \
+    late=$(grep -v ' idle$' <<<"$states" | tr '\n' ';')
+    first=${late%% *}
+    die "couldn't start all nodes: after 40 s these are not idle: $late" \
         "$STATE/log/slurmd-$first.out" "$STATE/log/slurmd-$first.log" "$STATE/log/slurmctld.log"
 }

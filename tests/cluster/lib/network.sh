@@ -12,9 +12,8 @@ network_option() {
         [[ $2 =~ ^([0-9]+)(\.([0-9]{1,3}))?(ms|us)$ ]] ||
             usage_error "up: --latency wants a time such as 2ms or 200us, not '$2'"
         network_latency=$((10#${BASH_REMATCH[1]}))
-        [ "${BASH_REMATCH[4]}" = us ] ||
-            network_latency=$((network_latency * 1000 + $(network_thousandths \
-            "${BASH_REMATCH[3]}")))
+        [ "${BASH_REMATCH[4]}" = us ] || network_latency=$((network_latency * 1000 +
+            $(network_thousandths "${BASH_REMATCH[3]}")))
         ;;
     *)
         [[ $2 =~ ^([0-9]{1,2})(\.([0-9]{1,3}))?%$ ]] ||

@@ -56,9 +56,11 @@ space_run() {
 # Kills every process of a space (of all, without a name), again until none is left: new ones may
 # just be forked.
 space_kill() {
-    wait_until 10 space_kill_round "${1-}" ||
-        die "couldn't kill these processes of ${1:-the cluster} within 10 s: $(space_processes \
-        "${1-}" | tr '\n' ' ')"
+    local left
+    wait_until 10 space_kill_round "${1-}" || {
+        left=$(space_processes "${1-}" | tr '\n' ' ')
+        die "couldn't kill these processes of ${1:-the cluster} within 10 s: $left"
+    }
     if [ -n "${1-}" ]; then rm -f "$STATE/pid/$1"; else rm -f "$STATE"/pid/*; fi
     groups_remove "${1-}"
 }
