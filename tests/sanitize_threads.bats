@@ -10,11 +10,13 @@ load lib/sanitize
 threaded="test_prefetch test_log test_shard test_shard_write test_ckpt test_ckptd_client
     test_ckptd_writers test_flight"
 
+communicating="test_comm test_comm_failure test_comm_reason"
+
 # `shim` is a make of its own: beside another one both would make the same libraries.
 @test "a build with the thread sanitizer" {
     # shellcheck disable=SC2046,SC2086
     build sanitize-thread thread muster-ckptd muster-train \
-        $(printf 'tests/unit/%s ' test_comm test_comm_failure test_trace test_ddp_zero $threaded) \
+        $(printf 'tests/unit/%s ' $communicating test_trace test_ddp_zero $threaded) \
         -- --disable-openmp
     build sanitize-thread thread shim -- --disable-openmp
 }
@@ -28,7 +30,7 @@ communicate() {
         timeout $((10 * HANG)) "tests/unit/$name" >"$name.out" 2>&1 </dev/null ||
             tail -n 30 "$name.out"
     done
-    for name in test_comm test_comm_failure; do
+    for name in $communicating; do
         CMOCKA_MESSAGE_OUTPUT=TAP timeout $((10 * HANG)) "tests/unit/$name" >"$name.out" 2>&1 \
             </dev/null || :
         grep -A 30 'Sanitizer:' "$name.out" || :

@@ -15,10 +15,11 @@ unit_tests =
 if HAVE_CMOCKA
 # First those that take long.
 unit_tests += tests/unit/test_comm_failure tests/unit/test_owner tests/unit/test_comm_links
-unit_tests += tests/unit/test_ckptd_hear tests/unit/test_ckptd_node tests/unit/test_comm_nccl
-unit_tests += tests/unit/test_ops_cuda tests/unit/test_model_bits tests/unit/test_step_cuda
-unit_tests += tests/unit/test_ddp tests/unit/test_ddp_cuda tests/unit/test_ckptd_writers
-unit_tests += tests/unit/test_job_service tests/unit/test_end_channel tests/unit/test_end
+unit_tests += tests/unit/test_comm_reason tests/unit/test_ckptd_hear tests/unit/test_ckptd_node
+unit_tests += tests/unit/test_comm_nccl tests/unit/test_ops_cuda tests/unit/test_model_bits
+unit_tests += tests/unit/test_step_cuda tests/unit/test_ddp tests/unit/test_ddp_cuda
+unit_tests += tests/unit/test_ckptd_writers tests/unit/test_job_service tests/unit/test_end_channel
+unit_tests += tests/unit/test_end
 endif
 
 include tests/shim/shim.mk

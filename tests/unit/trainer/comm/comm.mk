@@ -8,6 +8,8 @@ tests_unit_test_comm_LDADD = $(trainer_LIBS) $(CMOCKA_LIBS)
 tests_unit_test_comm_LDFLAGS = $(AM_LDFLAGS) -Wl,--wrap=free
 tests_unit_test_comm_failure_SOURCES = tests/unit/trainer/comm/test_comm_failure.c $(comm_world)
 tests_unit_test_comm_failure_LDADD = $(trainer_LIBS) $(CMOCKA_LIBS)
+tests_unit_test_comm_reason_SOURCES = tests/unit/trainer/comm/test_comm_reason.c $(comm_world)
+tests_unit_test_comm_reason_LDADD = $(trainer_LIBS) $(CMOCKA_LIBS)
 unit_tests += tests/unit/test_comm_conn
 tests_unit_test_comm_conn_SOURCES = tests/unit/trainer/comm/test_comm_conn.c $(partial_io)
 tests_unit_test_comm_conn_LDADD = $(trainer_LIBS) $(CMOCKA_LIBS)

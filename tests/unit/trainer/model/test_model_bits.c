@@ -92,7 +92,7 @@ static void check_any_order(struct fixture *f, const struct slot reference[SLOTS
 static void check(const struct model_config *config, bool plain)
 {
 	const int threads = get_threads();
-	struct fixture f = fixture_open(config, plain, 5);
+	struct fixture f = fixture_open(config, plain, 3);
 	struct slot reference[SLOTS];
 	set_threads(1);
 	for (int i = 0; i < SLOTS; i++) {
