@@ -238,7 +238,8 @@ nothing_left() {
     wait_for 5 nothing_left
     named connecting "0 1 2" "1 of 4 ranks within [1-4] s: rank 3 (on n4)"
     # The first that ends has the others killed, who may not have told yet. A rank that had all it
-    # needs of the first all-gather waits in the second, for those that wait for rank 0 as well.
+    # needs of the first all-gather waits in the second, for those that wait for rank 0 as well; all
+    # say then of which rank they heard nothing.
     grep '^muster: \[rank [1-3] on n[2-4]\] error: comm: ' "$JOBS/accepting.out" >"$JOBS/told"
     ! grep -vE ' waiting for rank 0 on n1(, .*; nothing was heard of rank 0 on n1)?$' \
         "$JOBS/told" || { cat "$JOBS/accepting.out"; return 1; }

@@ -70,13 +70,15 @@ static bool is_named(const struct comm *comm, int rank)
 	return strstr(comm->error.text, comm->provider->peer(comm->state, rank));
 }
 
-/* Whether the error names a peer that has said goodbye: it was only late, or waited itself. */
-static bool names_living(const struct comm *comm)
+/* The number of ranks that the error names though they live: they were late, or waited
+ * themselves. */
+static int named_living(const struct comm *comm)
 {
+	int count = 0;
+
 	for (int rank = 0; rank < comm->size; rank++)
-		if (rank != comm->rank && is_named(comm, rank) && !is_silent(comm, rank))
-			return true;
-	return false;
+		count += is_named(comm, rank) && !is_silent(comm, rank);
+	return count;
 }
 
 /* A blind provider's error leaves out the ranks that it has named already. */
@@ -86,9 +88,10 @@ void comm_name_silent(struct comm *comm)
 	char names[400] = "";
 	int silent = 0;
 
-	if (comm->failure != FAILURE_DEADLINE && !(blind && comm->failure == FAILURE_LOST))
+	if (comm->failure != FAILURE_DEADLINE && comm->failure != FAILURE_LOST)
 		return;
-	if (!blind && !names_living(comm))
+	/* The reason that another rank gave names that one as well. */
+	if (!blind && named_living(comm) <= (comm->failure == FAILURE_LOST ? 1 : 0))
 		return;
 	for (int rank = 0; rank < comm->size; rank++) {
 		if (!is_silent(comm, rank) || (blind && is_named(comm, rank)))

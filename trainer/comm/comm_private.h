@@ -103,7 +103,8 @@ void comm_fail_op(struct comm *comm, enum failure failure, const struct err *err
 /* The communicator's last words: says so where no operation was running. */
 void comm_word_idle_failure(struct comm *comm);
 /* After the provider's leave: adds to the error the ranks that said no goodbye, where the provider
- * can't tell which rank was waited for, or where a deadline's error also names ranks that did. */
+ * can't tell which rank was waited for, or where the error also names ranks that did, besides the
+ * one whose reason it is. */
 void comm_name_silent(struct comm *comm);
 
 #endif
