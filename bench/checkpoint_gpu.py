@@ -3,7 +3,7 @@
 which has the usage.
 
 The stall is told twice: what muster-train prints (the seconds that its thread stood still, and
-those that the GPU waited for copies before an update), and by how much the two steps behind a save
+those that the GPU waited for copies before an update), and by how much the two steps after a save
 are longer than steps while nothing is saved, since its update may be run in the second of them.
 Both have to meet the aim."""
 import argparse
@@ -168,7 +168,7 @@ class Bench:
         ours = self.ours(name)
         print(f"  {name}: step {ours['step']:.4f} s (median of {ours['quiet']}), "
               f"stall {ours['stall']:.4f} s (at most {ours['most']:.4f}), "
-              f"the two steps behind a save {ours['longer']:.4f} s longer, durable after "
+              f"the two steps after a save {ours['longer']:.4f} s longer, durable after "
               f"{ours['flush']:.2f} s", flush=True)
         at_most(f"{name}-stall", ours["stall"] / ours["step"], "of a step", 0.05)
         at_most(f"{name}-longer", ours["longer"] / ours["step"], "of a step", 0.05)

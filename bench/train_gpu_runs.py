@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """The processes that train_gpu.py measures, and what the card does meanwhile.
 
-A contestant prints "step N … loss X" behind each step, once the device has made it; the time
+A contestant prints "step N … loss X" after each step, once the device has made it; the time
 between two such lines is what is measured. That holds for muster-train and for train_gpu_torch.py
 alike."""
 import json
@@ -65,7 +65,7 @@ class Contestant:
         return told[-1].strip()[:300] if told else "it said nothing"
 
     def measure(self, warm, seconds, first):
-        """Rate and losses of at least `seconds`, `warm` seconds behind the first step, which may
+        """Rate and losses of at least `seconds`, `warm` seconds after the first step, which may
         take `first` seconds to come."""
         begun = time.monotonic()
         self.wait(lambda: self.steps, begun + first, "the first step")

@@ -154,12 +154,12 @@ static long item_find(const char *at, const char *end, long count, const char *n
 			   *close = open ? memchr(open, ']', (size_t)(end - open)) : NULL;
 	if (open && !memchr(close, '[', (size_t)(end - close))) {
 		/* Lists of thousands of nodes have this form: don't generate their names one by one. */
-		size_t before = (size_t)(open - at), behind = (size_t)(end - close - 1),
+		size_t before = (size_t)(open - at), after = (size_t)(end - close - 1),
 			   length = strlen(name);
-		if (length < before + behind || strncmp(name, at, before) != 0
-			|| strncmp(name + length - behind, close + 1, behind) != 0)
+		if (length < before + after || strncmp(name, at, before) != 0
+			|| strncmp(name + length - after, close + 1, after) != 0)
 			return -1;
-		return place_in_bracket(open + 1, close, name + before, (int)(length - before - behind));
+		return place_in_bracket(open + 1, close, name + before, (int)(length - before - after));
 	}
 	for (long i = 0; i < count; i++)
 		if (item_name(at, end, i, count, candidate, sizeof candidate) == 0

@@ -5,7 +5,7 @@
  *
  * The protocol is https://wiki.mpich.org/mpich/index.php/PMI_v2_Wire_Protocol, as Slurm's
  * src/plugins/mpi/pmi2 serves it. After one line in the style of PMI 1, each message is its length
- * in six characters, padded with blanks on the right, and then that many characters of
+ * in six characters, padded with blanks on the right, and then as many characters of
  * "cmd=NAME;KEY=VALUE;…". A value can't contain ';'. Requests are answered in order, except a
  * fence: its answer comes when all ranks have asked for it, even between answers to later
  * requests. */

@@ -92,12 +92,12 @@ static size_t write_message(const struct presence *roll, uint32_t fence, bool ca
 static bool is_message(const struct presence *roll, const unsigned char *message, size_t size)
 {
 	size_t tag_at = roll->message_size - TAG_SIZE;
-	int behind = roll->world_size % 8;
+	int extra = roll->world_size % 8;
 	return size == roll->message_size && memcmp(message, MAGIC, 4) == 0
 		&& bytes_le64(message + 4) == roll->run.number
 		&& bytes_le32(message + 12) < (uint32_t)roll->world_size
 		&& bytes_le32(message + 16) < UINT32_MAX && bytes_le32(message + 20) <= 1
-		&& (behind == 0 || message[tag_at - 1] >> behind == 0)
+		&& (extra == 0 || message[tag_at - 1] >> extra == 0)
 		&& bytes_le64(message + tag_at)
 		== (roll->run.keyed ? siphash(roll->run.key, message, tag_at) : 0);
 }

@@ -364,7 +364,7 @@ written() {
     done < <(points trace openat read pread64 newfstatat)
     echo "# failed $tried calls of a load" >&3
     [ "$tried" -gt 10 ]
-    # For good: every read from the first one behind the mark, of small files and of chunks.
+    # For good: every read from the first one after the mark, of small files and of chunks.
     for name in read pread64; do
         when=$(points trace $name | head -n 1)
         fresh

@@ -308,7 +308,7 @@ as_nobody() { setpriv --reuid=65534 --regid=65534 --clear-groups "$@"; }
 @test "a history tells what ended each attempt and what was done twice" {
     d=$BATS_TEST_TMPDIR/history
     train "$d" --steps 4 --ckpt-every 2
-    # An attempt that was killed at step 6 behind a checkpoint of step 4: its record has no end.
+    # An attempt that was killed at step 6 after a checkpoint of step 4: its record has no end.
     train "$d" --steps 6 --ckpt-every 0 --change steps
     rm -r "$d/step-00000006"
     sed -i '$d' "$d/attempts.jsonl"

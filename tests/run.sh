@@ -209,7 +209,7 @@ test_files() {
     done
 }
 
-# What this run leaves out of the files of bats: tests behind a line "# bats test_tags=TAG", or of a
+# What this run leaves out of the files of bats: tests after a line "# bats test_tags=TAG", or of a
 # file with file_tags.
 leave_out='long|ci'
 [ -z "$ci" ] || leave_out=long

@@ -51,7 +51,7 @@ train() {
         --steps 100 --ckpt-every 20 --rdzv-timeout 20 --collective-timeout 20 "$@"
 }
 
-# slowly COMMAND…: one rank alone, or rank 0 of those that it starts, sleeps behind each step, so
+# slowly COMMAND…: one rank alone, or rank 0 of those that it starts, sleeps after each step, so
 # that a hundred of them take two seconds on any machine: for a run that is interrupted.
 slowly() { STEP_MILLISECONDS=20 LD_PRELOAD=$MUSTER_BUILD/tests/tools/.libs/slow_steps.so "$@"; }
 

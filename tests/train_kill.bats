@@ -130,7 +130,7 @@ lacked_service() {
     echo "# killed $trainers trainers, $services services and $both times both; $runs runs came to their end" >&3
 }
 
-# What comes behind step $1 is trained again in $dir, to the end of the undisturbed run.
+# What comes after step $1 is trained again in $dir, to the end of the undisturbed run.
 goes_on_to_the_end() {
     tiny "$dir" 12 >out 2>&1 || complain "status $?"
     went_on "$1"

@@ -177,7 +177,7 @@ print(max(os.stat(f).st_size for f in mapped) * 2 // 3)' "${PIDS[0]}")
 
 @test "the moments take a fourth of their memory on each of four ranks, and no more anywhere" {
     local line
-    share_of 4 big # and once more, behind a resume on fewer
+    share_of 4 big # and once more, after a resume on fewer
     share_of 3 big
     # The report at the start has these: pages of 4096 bytes are shared at both ends of a run.
     line=$(sed -n 's/^ *memory of a rank .* weights, \(.*\) MB moments.*/\1/p' big.out)

@@ -36,7 +36,7 @@ static unsigned overflow_user(void)
 	return file && fscanf(file, "%u", &user) == 1 ? user : OVERFLOW_USER;
 }
 
-/* Whether the number stands for one user only. In a user namespace, all users that are not mapped
+/* Whether the number is that of one user only. In a user namespace, all users that are not mapped
  * have the same number, which may also be that of the namespace's own process. */
 static bool names_one_user(uid_t user)
 {

@@ -40,7 +40,7 @@ static int check_writer(const struct snapshot *snapshot, int writer, int before,
 	struct err *err)
 {
 	if (writer < before || writer >= parts_of(snapshot))
-		return err_set(err, "checkpoint: %s of the snapshot has writer %d of %d behind writer %d",
+		return err_set(err, "checkpoint: %s of the snapshot has writer %d of %d after writer %d",
 			name, writer, parts_of(snapshot), before);
 	return 0;
 }

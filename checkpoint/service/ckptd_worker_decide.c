@@ -12,7 +12,7 @@ static void discard(struct ckptd_worker *worker, int64_t step)
 	struct err err;
 	if (step >= 0 && ckpt_discard(&worker->plan.dir, step, worker->plan.attach->token, &err) < 0)
 		log_warn(
-			"checkpoint: couldn't remove an unfinished save, and tries again behind the next: %s",
+			"checkpoint: couldn't remove an unfinished save, and tries again after the next: %s",
 			err.text);
 }
 

@@ -71,7 +71,7 @@ static const struct argp_option option_table[] = {
 	{ "detach", KEY_DETACH, NULL, 0, "listen, then go on in the background, with the log in syslog",
 		0 },
 	{ "alive", KEY_ALIVE, "COMMAND", 0,
-		"ask this program, with its arguments behind spaces, while there is nothing to do: status "
+		"ask this program, with its arguments after spaces, while there is nothing to do: status "
 		"1 means that the job is gone, and ends the service",
 		0 },
 	{ "alive-every", KEY_ALIVE_EVERY, "SECONDS", 0, "how often to ask (default 60)", 0 },

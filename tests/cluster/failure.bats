@@ -32,11 +32,11 @@ others=", the first of 4 ranks to fail; the 3 others were stopped for it"
 @test "a kill, a crash, an exit and an exception are named with rank and node, once" {
     local -A ends=([kill]='kill -9 $$' [segv]='kill -11 $$' [one]='exit 1'
         [python]='exec python3 -c "raise ValueError()"' \
-            [behind]='until [ -e trapped ]; do sleep 0.1; done; exit 3')
+            [later]='until [ -e trapped ]; do sleep 0.1; done; exit 3')
     # What waits for its sleep may see that killed a moment before it gets the signal itself.
     for end in "${!ends[@]}"; do
         begin "$end" -N2 --ntasks-per-node=2 bash -c "[ \$RANK = 2 ] && { ${ends[$end]}; }
-            if [ $end:\$RANK = behind:0 ]; then
+            if [ $end:\$RANK = later:0 ]; then
                 trap 'exit 69' TERM; touch trapped; sleep 40 & wait; exit 69;
             fi; exec sleep 40"
     done
@@ -46,8 +46,8 @@ others=", the first of 4 ranks to fail; the 3 others were stopped for it"
     said one "2 on n? exited with status 1$others"
     said python "2 on n? exited with status 1$others"
     grep -q ValueError "$JOBS/python"
-    said behind "2 on n? exited with status 3$others"
-    grep -q 'task 0: Exited with exit code 69' "$JOBS/behind"
+    said later "2 on n? exited with status 3$others"
+    grep -q 'task 0: Exited with exit code 69' "$JOBS/later"
 }
 
 @test "the others of a rank that failed are not said to have been stopped where they go on" {
@@ -176,9 +176,9 @@ END
     cluster run scontrol show job "$id" |
         grep -q 'Comment=muster: attempt 0 step 0 ended for good at [0-9.]*: rank 0 on n1 exited with status 1'
     # What a shell does after it is its own.
-    begin behind -n1 bash -c 'muster-doctor --dir /proc/none; exit 4'
+    begin later -n1 bash -c 'muster-doctor --dir /proc/none; exit 4'
     wait
-    said behind '0 on n? exited with status 4*'
+    said later '0 on n? exited with status 4*'
 }
 
 @test "nobody has failed: a job that is preempted" {

@@ -125,7 +125,7 @@ run_slurm() {
 }
 
 # ended_by_hang STATUS: whether that is timeout's word on an srun of several components which may
-# have hung behind the end of its tasks. Before 24.05.4 each component stops the one abort agent of
+# have hung after the end of its tasks. Before 24.05.4 each component stops the one abort agent of
 # Slurm's PMIx plugin without a lock, and may wait for a thread that is gone.
 ended_by_hang() {
     local release
@@ -133,7 +133,7 @@ ended_by_hang() {
     release=$(srun --version | grep -o '[0-9.]*$')
     [ "$release" != 24.05.4 ] &&
         [ "$(printf '%s\n' "$release" 24.05.4 | sort -V | head -n 1)" = "$release" ] &&
-        slurm_fault "an srun of several components hung behind the end of its tasks"
+        slurm_fault "an srun of several components hung after the end of its tasks"
 }
 
 # job_submit [--user 2] SBATCH-ARGUMENT…: prints the job's id. The working folder is $JOBS.
@@ -155,7 +155,7 @@ job_field() {
 job_state() { job_field "$1" JobState; }
 
 # job_restarts ID: how often the job was put back, less what Slurm adds from 24.05 on: the attempt
-# behind a preemption may end well, and is taken for one more answer to that preemption (the job
+# after a preemption may end well, and is taken for one more answer to that preemption (the job
 # then runs once more, and a training says that it has finished).
 job_restarts() {
     local added

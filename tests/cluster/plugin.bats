@@ -194,7 +194,7 @@ inner() {
     [[ $output = *"srun --mpi=pmix"* ]]
 }
 
-@test "75, 69, a signal, and a signal behind a shell bring the job back" {
+@test "75, 69, a signal, and a signal of a program below a shell bring the job back" {
     local -A ends=([75]='exit 75' [69]='exit 69' [kill]='kill -9 $$' [segv]='kill -11 $$'
         [shell]='bash -c "kill -9 \$\$"; exit')
     local -A id=()

@@ -240,17 +240,17 @@ END
     [ "$(job_state "$ends") $(job_restarts "$ends") $(comment "$ends")" = "COMPLETED 0 " ]
 }
 
-@test "what runs alone behind a larger step comes back when it is taken away, or asks" {
-    cat >"$JOBS/behind.sh" <<'END'
+@test "what runs alone after a larger step comes back when it is taken away, or asks" {
+    cat >"$JOBS/after.sh" <<'END'
 #!/bin/bash
 srun -N2 -n2 true
 srun -N1 -n1 bash -c "$1"
 END
-    taken=$(job_submit --muster -N2 -n2 behind.sh \
+    taken=$(job_submit --muster -N2 -n2 after.sh \
         '[ $MUSTER_ATTEMPT = 0 ] || exit 0; echo ready; exec sleep 300')
     wait_for 30 said "$taken" ready
     job_preempt "$taken" 0
     restarted_once "$taken" "put back in the queue after attempt 0"
-    asks=$(job_submit --muster -N2 -n2 behind.sh '[ $MUSTER_ATTEMPT = 0 ] || exit 0; exit 75')
+    asks=$(job_submit --muster -N2 -n2 after.sh '[ $MUSTER_ATTEMPT = 0 ] || exit 0; exit 75')
     restarted_once "$asks" "put back in the queue after attempt 0"
 }

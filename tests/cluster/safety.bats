@@ -161,7 +161,7 @@ END
     mapfile -t rest <"$JOBS/seen.rest"
     [ "${rest[0]} ${rest[1]}" = "/ 0" ]
     [ "${rest[2]}" = "${rest[3]}" ]
-    # 10 is the shell's own: the script. (A pipe behind ls would be another for a moment, and so
+    # 10 is the shell's own: the script. (A pipe after ls would be another for a moment, and so
     # would its output outside of a subshell.)
     sed -n 's/.* \([0-9]*\) -> /\1 /p' "$JOBS/seen.ls" >"$JOBS/seen.fd"
     [ "$(wc -l <"$JOBS/seen.fd")" -ge 3 ]

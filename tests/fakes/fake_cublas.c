@@ -16,7 +16,7 @@
 
 struct fake_cublas fake_cublas;
 
-/* What stands behind the library's opaque pointers. */
+/* What the library's opaque pointers point at. */
 struct desc {
 	cublasComputeType_t compute;
 	cudaDataType_t scale;

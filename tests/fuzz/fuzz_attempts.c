@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* libFuzzer harness of attempts.jsonl: whatever a crash has left in the file, a record that is
- * appended to it behind a newline is the last one read, and no record before it changes. */
+ * appended to it after a newline is the last one read, and no record before it changes. */
 #include <stdlib.h>
 #include <string.h>
 

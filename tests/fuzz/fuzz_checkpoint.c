@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* libFuzzer harness of the reader behind the hashes: a checkpoint whose headers come from outside
+/* libFuzzer harness of the reader after the hashes: a checkpoint whose headers come from outside
  * while every hash is right. It is refused with one line, or every element of every tensor and of
  * its optimizer state can be read. The input: four 16-bit sizes (of the model's header, its data,
  * the optimizer's header, its data) and the two headers. */

@@ -18,7 +18,7 @@ static void check_place(const char *list, long index)
 	if (hostlist_nth(list, index, small, sizeof small) == 0 && strcmp(small, name) != 0)
 		abort();
 	long place = hostlist_find(list, name);
-	/* A list may be malformed behind the name, or of more names than are looked at. */
+	/* A list may be malformed after the name, or of more names than are looked at. */
 	if (place > index
 		|| (place >= 0 && (hostlist_nth(list, place, again, 256) < 0 || strcmp(again, name) != 0)))
 		abort();

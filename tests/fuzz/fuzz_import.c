@@ -2,7 +2,7 @@
 /* libFuzzer harness of the models from elsewhere: what is opened has all its tensors, and what is
  * refused has its one line. The input: a byte for the kind (a file of llm.c, a directory with one
  * shard, one with an index), three 16-bit sizes (of config.json, of the index, of what the file has
- * behind the rest of the input), config.json, the index, and the file: of llm.c as it is, of a
+ * after the rest of the input), config.json, the index, and the file: of llm.c as it is, of a
  * shard its header. */
 #include <fcntl.h>
 #include <stdbool.h>
@@ -21,7 +21,7 @@ int LLVMFuzzerTestOneInput(const unsigned char *bytes, size_t size);
 
 enum kind { LLMC, ONE_SHARD, INDEXED, KINDS };
 
-/* The bytes, behind their length if `measured`, and `more` zeros. */
+/* The bytes, after their length if `measured`, and `more` zeros. */
 static void write_file(const char *path, const void *bytes, size_t size, bool measured, size_t more)
 {
 	static const char zeros[65536];

@@ -64,7 +64,7 @@ assert ranks == 1 or count > (0 if len(sys.argv) < 7 else 1), buckets
 layers = max(int(e["name"].split()[-1]) for e in spans
              if e["name"].startswith("backward of layer ")) + 1
 share = [slots // ranks + (rank < slots % ranks) for rank in range(ranks)]
-# behind the sums of several ranks it travels beside them
+# after the sums of several ranks it travels beside them
 exchanged = "exchange" if ranks > 1 else "all-gather"
 for step in steps:
     for rank in range(ranks):
@@ -86,7 +86,7 @@ for step in steps:
                                key=lambda e: e["ts"])
             adds = seen[rank, step, f"add: bucket {bucket}"]
             # A bucket is ready when a layer of the last slot is done, and travels then, not before;
-            # sums behind pieces.
+            # sums after pieces.
             told = exchanges[0]["args"]["ready"]
             assert exchanges[0]["ts"] >= told >= ready, (exchanges[0], ready)
             assert any(0 <= told - end(e) + LITTLE for e in backward)
@@ -101,9 +101,9 @@ for step in steps:
             # What is added between two of them is mostly the bucket's, once the next one's last
             # slot.
             between = adds + seen[rank, step, f"add: bucket {bucket + 1}"]
-            for before, behind in zip(exchanges, exchanges[1:]):
-                assert any(end(before) <= e["ts"] + LITTLE and end(e) <= behind["ts"] + LITTLE
-                           for e in between), (before, behind)
+            for before, after in zip(exchanges, exchanges[1:]):
+                assert any(end(before) <= e["ts"] + LITTLE and end(e) <= after["ts"] + LITTLE
+                           for e in between), (before, after)
             assert end(exchanges[-1]) <= control["ts"]
             ready = told
         assert end(control) <= end(whole)

@@ -55,7 +55,7 @@ static float before(int i)
 {
 	return in[i > 0 ? i - 1 : 0];
 }
-static float behind(int i)
+static float after(int i)
 {
 	return i + 1 < THREADS ? in[i + 1] : 0;
 }
@@ -76,7 +76,7 @@ static const struct fault {
 	{ "no-barrier", no_barrier, before, THREADS },
 	{ "no-warp-barrier", no_warp_barrier, before, 32 },
 	{ "blocks-share", blocks_share, one, THREADS },
-	{ "past-end", past_end, behind, THREADS - 1 },
+	{ "past-end", past_end, after, THREADS - 1 },
 	{ "shared-past-end", shared_past_end, one, THREADS - 1 },
 };
 

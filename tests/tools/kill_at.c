@@ -2,7 +2,7 @@
 /* Kills a program, with all its threads and children, before the N-th system call that changes a
  * file system. kill_at N PROGRAM ARGUMENT…             status 137 when that many came, else the
  * program's own kill_at N=EIO PROGRAM ARGUMENT…         has that call fail instead, with any errno
- * by its name, counting every close behind the first of the others too, and no exit; the program's
+ * by its name, counting every close after the first of the others too, and no exit; the program's
  * own status. Prints the call's number ("call 74 fails") on standard error when that many came
  *   kill_at N-M=EROFS PROGRAM ARGUMENT…     the same with the N-th to the M-th call; without M:
  * with all from the N-th on kill_at 0[=EIO] PROGRAM ARGUMENT…       prints how many calls count

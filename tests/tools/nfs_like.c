@@ -8,7 +8,7 @@
  * "clock" the client sets the times of files, as those of Lustre, GPFS and BeeGFS do, by its own
  * clock, which is that many seconds ahead. Two of it over one folder are two nodes. FAULTS is a
  * file of lines "CALL ERROR", such as "write EDQUOT" or "all stall", that hold while they stand
- * there; a call that stalls, and all later ones, go on when the line is gone. "done" behind a line
+ * there; a call that stalls, and all later ones, go on when the line is gone. "done" after a line
  * has the call fail though the server has done it: its answer is lost. */
 #define FUSE_USE_VERSION 312
 #include "config.h"

@@ -32,7 +32,7 @@ static void give_up(const char *what)
 	abort();
 }
 
-/* Whether the descriptor's path lies below UNDER; its path from there on, with a '/' behind a
+/* Whether the descriptor's path lies below UNDER; its path from there on, with a '/' after a
  * folder's. */
 static bool is_watched(int fd, bool folder, char relative[4200])
 {

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* muster-train, built once more for the tests, with a sampler that errs on the ranks of
- * FAULTY_RANKS (a list between spaces): from the step behind FAULTY_STEP on they read the places of
+ * FAULTY_RANKS (a list between spaces): from the step after FAULTY_STEP on they read the places of
  * a step that rank 0 of FAULTY_WORLD reads; up to FAULTY_UNTIL they take FAULTY_MILLISECONDS for
  * each place. The linker puts it in front of the true one (--wrap). */
 #include <stdbool.h>

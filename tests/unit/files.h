@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* A folder of its own for a test program, and files in it with given bytes. Include behind
+/* A folder of its own for a test program, and files in it with given bytes. Include after
  * config.h and cmocka.h. */
 #ifndef MUSTER_TEST_FILES_H
 #define MUSTER_TEST_FILES_H

@@ -13,7 +13,7 @@ static size_t at_most(size_t a, size_t b)
 	return a < b ? a : b;
 }
 
-static struct adamw_state behind(const struct adamw_state *state, size_t count)
+static struct adamw_state from_element(const struct adamw_state *state, size_t count)
 {
 	return (struct adamw_state) { state->weights + count, state->m + count, state->v + count };
 }
@@ -28,7 +28,7 @@ static void adamw(struct ops *ops, const struct adamw_state *to, const struct ad
 		return;
 #pragma omp parallel for if (count > ELEMENTS)
 	for (size_t i = 0; i < count; i += ELEMENTS) {
-		const struct adamw_state part_to = behind(to, i), part_from = behind(from, i);
+		const struct adamw_state part_to = from_element(to, i), part_from = from_element(from, i);
 
 		kernels->adamw(params, &part_to, &part_from, compute + i, grad + i,
 			at_most(count - i, ELEMENTS), decay ? params->weight_decay : 0);

@@ -45,16 +45,16 @@ static int share(const struct snapshot_memory *memory, int buffer, size_t from, 
 static int share_rest(const struct snapshot_memory *memory, int buffer, const struct layout *layout,
 	struct err *err)
 {
-	size_t behind = 0; /* end of the previous kept run */
+	size_t end = 0; /* end of the previous kept run */
 	for (size_t s = 0; s < SNAPSHOT_STATES; s++)
 		for (size_t i = 0; i < layout->kept_count[s]; i++) {
 			size_t arena = s * layout_arena(layout);
-			if (share(memory, buffer, behind, arena + layout->kept[s][i].first * sizeof(float), err)
+			if (share(memory, buffer, end, arena + layout->kept[s][i].first * sizeof(float), err)
 				< 0)
 				return -1;
-			behind = arena + layout->kept[s][i].end * sizeof(float);
+			end = arena + layout->kept[s][i].end * sizeof(float);
 		}
-	return share(memory, buffer, behind, memory->bytes, err);
+	return share(memory, buffer, end, memory->bytes, err);
 }
 
 /* Prefaults the pages, so that the first update that writes them takes no page faults. */

@@ -214,7 +214,7 @@ static int make_memory(struct device_snapshot *snapshot_copy, const struct layou
 		prefault(place_of(snapshot_copy, i), span_bytes(snapshot_copy, i));
 	if (pin(snapshot_copy, &why) == 0)
 		return 0;
-	log_warn("checkpoint: the memory of the snapshots can't be pinned: %s; the update behind a "
+	log_warn("checkpoint: the memory of the snapshots can't be pinned: %s; the update after a "
 			 "save waits until all is copied through %zu MB that are: where the limit of locked "
 			 "memory is the reason (ulimit -l), raise it",
 		why.text, RING * RING_BYTES >> 20);

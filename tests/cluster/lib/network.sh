@@ -24,7 +24,7 @@ network_option() {
     esac
 }
 
-# The digits behind a point as a number of thousandths.
+# The digits after a point as a number of thousandths.
 network_thousandths() { local digits=${1}000 && printf %d $((10#${digits:0:3})); }
 
 # Notes what the network of this cluster is like, and makes the program; without an option it is as

@@ -164,7 +164,7 @@ static void all_get_what_all_came_with(void **state)
 			begin_with(world, (first + i) % WORLD, WORLD, first == 1 ? NULL : key);
 			come(world, (first + i) % WORLD, 0);
 		}
-		/* The key may come behind the first fence. */
+		/* The key may come after the first fence. */
 		for (int rank = WORLD - 1; rank >= 0 && first == 1; rank--)
 			bootstrap_set_key(world->ranks[rank], key);
 		meet_at_all_fences(world);

@@ -225,7 +225,7 @@ static void others_are_not_believed(void **state)
 			{ SIZE - 1, 0, 0, port }, { SIZE + 1, 0, 0, port }, { 3, 0, 0, port },
 			{ SIZE, 0, 1, port }, { SIZE, 3, 7, port }, { SIZE, 4, 1, port },
 			{ SIZE, 11, 0x80, port }, { SIZE, 20, 2, port }, { SIZE, 23, 1, port },
-			{ SIZE, 24 + WORLD / 8, 0x80, port }, /* a rank behind the last */
+			{ SIZE, 24 + WORLD / 8, 0x80, port }, /* a rank after the last */
 			{ SIZE, SIZE - 1, 1, port },          /* a tag */
 		};
 		for (size_t i = 0; i < sizeof wrong / sizeof wrong[0]; i++) {

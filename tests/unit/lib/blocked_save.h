@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Makes saves of a checkpoint directory fail, root's too: a folder has the name of their file.
- * Include behind cmocka.h. */
+ * Include after cmocka.h. */
 #ifndef MUSTER_BLOCKED_SAVE_H
 #define MUSTER_BLOCKED_SAVE_H
 

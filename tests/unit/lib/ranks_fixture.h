@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Processes that are the ranks of a program with libmuster, on one node, over the file rendezvous.
- * Include behind cmocka.h. */
+ * Include after cmocka.h. */
 #ifndef MUSTER_RANKS_FIXTURE_H
 #define MUSTER_RANKS_FIXTURE_H
 

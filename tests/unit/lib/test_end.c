@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* muster_end among several processes: one exit status for all, behind a save that is durable and a
+/* muster_end among several processes: one exit status for all, after a save that is durable and a
  * record of the end, whatever a rank came to. */
 #include "config.h"
 

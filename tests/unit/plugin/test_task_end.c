@@ -29,7 +29,7 @@ static void every_signal_brings_the_job_back(void **state)
 		enum task_end want = number == SIGKILL || number == SIGTERM ? TASK_KILLED : TASK_REQUEUE;
 		assert_int_equal(task_end_judge(number), want);
 		assert_int_equal(task_end_judge(number | 0x80), want);        /* with a core file */
-		assert_int_equal(task_end_judge(EXITED(128 + number)), want); /* behind a shell */
+		assert_int_equal(task_end_judge(EXITED(128 + number)), want); /* below a shell */
 	}
 }
 

@@ -58,10 +58,10 @@ static uint16_t nearest(float x)
  * it. */
 static void fill(float *x)
 {
-	static const uint32_t behind[] = { 0, 1, 0x4000, 0x7fff, 0x8000, 0x8001, 0xc000, 0xffff };
+	static const uint32_t low[] = { 0, 1, 0x4000, 0x7fff, 0x8000, 0x8001, 0xc000, 0xffff };
 	for (uint32_t i = 0; i < VALUES; i++)
 		for (uint32_t k = 0; k < 8; k++)
-			x[8 * i + k] = float_at(i << 16 | behind[k]);
+			x[8 * i + k] = float_at(i << 16 | low[k]);
 }
 
 static void every_value_to_bf16(void **state)

@@ -335,7 +335,7 @@ static void retention_removes_folders(void **state)
 	ckpt_fixture_close(&run);
 }
 
-/* What a disk refused to remove, behind step 3: of this owner only, nothing of a later save, and a
+/* What a disk refused to remove, after step 3: of this owner only, nothing of a later save, and a
  * pin is honoured. */
 static void own_leftovers_are_tidied(void **state)
 {

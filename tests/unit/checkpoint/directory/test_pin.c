@@ -66,7 +66,7 @@ static void the_best_and_the_pinned_stay(void **state)
 	ckpt_fixture_close(&run);
 }
 
-/* Killed behind the rename: the next owner brings a pinned checkpoint back, and removes one that is
+/* Killed after the rename: the next owner brings a pinned checkpoint back, and removes one that is
  * not. */
 static void a_pinned_one_comes_back_from_a_killed_removal(void **state)
 {

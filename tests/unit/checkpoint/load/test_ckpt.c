@@ -121,7 +121,7 @@ static void any_number_of_shards_is_read(void **state)
 	assert_true(out[0] == 202 && out[2] == 204);
 	assert_int_equal(ckpt_read_tensor(ckpt, "b", 4, 1, out, &err), 0);
 	assert_true(out[0] == 104);
-	/* "m" lies behind the 12 or 3 elements of "master". */
+	/* "m" lies after the 12 or 3 elements of "master". */
 	const float want[10] = { 1021, 1022, 1023, 2003, 2004, 2005, 1012, 1013, 1014, 1015 };
 	for (uint64_t first = 0; first <= 10; first++)
 		for (uint64_t count = 0; first + count <= 10; count++) {

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* A checkpoint directory that this process owns, and the sample state saved in it, in one part or
- * several. Include behind cmocka.h. Whatever goes wrong here fails the test. */
+ * several. Include after cmocka.h. Whatever goes wrong here fails the test. */
 #ifndef MUSTER_CKPT_FIXTURE_H
 #define MUSTER_CKPT_FIXTURE_H
 

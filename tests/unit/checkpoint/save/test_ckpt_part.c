@@ -60,7 +60,7 @@ static void only_its_own_parts_are_taken(void **state)
 	ckpt_fixture_close(&run);
 }
 
-/* The text of part 2 with the number behind `member` changed, or a file's name. */
+/* The text of part 2 with the number after `member` changed, or a file's name. */
 static char *altered(const struct ckpt_fixture *run, const char *from, const char *to, size_t *size)
 {
 	char hex[HASH_HEX_SIZE], *at = strstr(run->text[1], from);

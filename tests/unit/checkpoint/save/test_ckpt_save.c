@@ -345,7 +345,7 @@ static void wrong_snapshots_are_refused(void **state)
 	refused(&run, &sample.snapshot, "writer 2 of 2");
 	sample.tensors[2].writer = 1;
 	sample.slices[0].writer = 1;
-	refused(&run, &sample.snapshot, "behind writer 1");
+	refused(&run, &sample.snapshot, "after writer 1");
 	ckpt_sample_fill(&sample, 1);
 	sample.tensors[1].name = sample.tensors[0].name;
 	sample.snapshot.shard_size = 1;

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* A trainer's side of the checkpoint service: a directory that it owns, the memory of its snapshots
- * with the sample state and ballast in it, a client, and the events that came. Include behind
+ * with the sample state and ballast in it, a client, and the events that came. Include after
  * cmocka.h and tests/unit/files.h. */
 #ifndef MUSTER_CKPTD_FIXTURE_H
 #define MUSTER_CKPTD_FIXTURE_H

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* muster-ckptd as a node's service in a test: its arguments, its socket, what it prints. Include
- * behind cmocka.h. */
+ * after cmocka.h. */
 #ifndef MUSTER_CKPTD_NODE_H
 #define MUSTER_CKPTD_NODE_H
 

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* The communicator over NCCL among real processes whose GPUs are stand-ins: what it carries of the
- * host's and of a device's memory, behind what, and how it ends when a rank dies, stops or gives
+ * host's and of a device's memory, after what, and how it ends when a rank dies, stops or gives
  * up. The device does everything as late as it may. */
 #include "config.h"
 
@@ -255,7 +255,7 @@ static int add_numbers(void *arg, struct err *err)
 	return 0;
 }
 
-/* Work on the device is behind what was queued before it, and done when its ticket is. */
+/* Work on the device comes after what was queued before it, and done when its ticket is. */
 static int work(struct rank *rank, size_t count, struct err *err)
 {
 	struct adding adding = { .rank = rank, .count = count };
@@ -269,7 +269,7 @@ static int work(struct rank *rank, size_t count, struct err *err)
 
 #define QUEUED 5
 
-/* Several behind each other, all with one place for what is received, as buckets have it; host
+/* Several after each other, all with one place for what is received, as buckets have it; host
  * memory between them. */
 static int reduce_in_turn(struct rank *rank, struct err *err)
 {

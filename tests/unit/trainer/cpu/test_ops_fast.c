@@ -237,7 +237,7 @@ static void rows_at_every_isa(void **state)
 }
 
 /* Whether the new weights and moments go elsewhere or stay in place, they have the same bits; the
- * old ones stay, and nothing behind the last element is written. Aligned or not, which decides how
+ * old ones stay, and nothing after the last element is written. Aligned or not, which decides how
  * they are stored. */
 static void update_goes_elsewhere(struct ops *ops, size_t n, size_t shift)
 {

@@ -218,7 +218,7 @@ static void write_raw(const char *name, int first, int count)
 	files_write(name, buffer, 2 * (size_t)count);
 }
 
-/* Each begins anew, and what is left behind its last sample is not used. */
+/* Each begins anew, and what is left after its last sample is not used. */
 static void several_files_are_one_data_set(void **state)
 {
 	static const int32_t begins[] = { 0, 8, 16, 100, 200, 208 };

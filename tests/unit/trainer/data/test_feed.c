@@ -163,7 +163,7 @@ static uint32_t *whole_order(const struct job *job)
 	return order;
 }
 
-/* A world takes over behind step `done` and goes on to step `last`. */
+/* A world takes over after step `done` and goes on to step `last`. */
 static void check_segment(const struct job *job, int world, uint64_t done, uint64_t last,
 	const uint32_t *order, uint32_t *places)
 {

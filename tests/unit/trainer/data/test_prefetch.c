@@ -57,7 +57,7 @@ static void batches_come_in_order(void **state)
 				push_nth(prefetch, pushed++);
 			const struct batch *batch = prefetch_next(prefetch, &err);
 			assert_non_null(batch);
-			/* A push right behind the hand-over must not touch this batch. */
+			/* A push right after the hand-over must not touch this batch. */
 			push_nth(prefetch, pushed++);
 			for (int row = 0; row < 2; row++)
 				for (int i = 0; i < POSITIONS; i++)

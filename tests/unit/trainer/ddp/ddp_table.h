@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The tensors of the tests of ddp. Included by each once, behind cmocka.h. */
+/* The tensors of the tests of ddp. Included by each once, after cmocka.h. */
 #ifndef MUSTER_TESTS_DDP_TABLE_H
 #define MUSTER_TESTS_DDP_TABLE_H
 

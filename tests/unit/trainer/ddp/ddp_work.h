@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* A world of ranks that reduce made-up gradients, and what must come out, computed directly.
- * Included behind cmocka.h. */
+ * Included after cmocka.h. */
 #ifndef MUSTER_TESTS_DDP_WORK_H
 #define MUSTER_TESTS_DDP_WORK_H
 

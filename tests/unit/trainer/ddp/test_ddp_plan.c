@@ -103,7 +103,7 @@ static int check_heads(const struct tensor_table *table, const struct ddp_bucket
 	return heads;
 }
 
-/* Elements behind a row's own, which belong to its last block. */
+/* Elements after a row's own, which belong to its last block. */
 static size_t most_padding(const struct tensor_table *table)
 {
 	size_t most = 0;

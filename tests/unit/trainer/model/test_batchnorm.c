@@ -56,7 +56,7 @@ static struct layer *make_layer(void)
 	return layer;
 }
 
-/* As behind the head: no gradient in rows that do not count. */
+/* As below the head: no gradient in rows that do not count. */
 static void mask_gradient(struct layer *layer)
 {
 	for (int i = 0; i < ELEMENTS; i++)

@@ -5,7 +5,7 @@
 
 #include "trainer/state/state.h"
 
-/* Its three arenas one behind the other, as they are in a slot of a snapshot: zeros where moments
+/* Its three arenas one after the other, as they are in a slot of a snapshot: zeros where moments
  * are not kept. The caller's. */
 static inline float *device_state_read(const struct state *state)
 {

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* A training on the GPU's operations, whose gradients never change: what its state is follows from
- * its steps. Include behind cmocka.h. */
+ * its steps. Include after cmocka.h. */
 #ifndef MUSTER_TESTS_DEVICE_TRAINING_H
 #define MUSTER_TESTS_DEVICE_TRAINING_H
 

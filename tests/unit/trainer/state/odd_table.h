@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* A tensor table with odd sizes and padding: tensors that share a page, some of many pages, one
- * larger than all others. Include behind cmocka.h. */
+ * larger than all others. Include after cmocka.h. */
 #ifndef MUSTER_TEST_ODD_TABLE_H
 #define MUSTER_TEST_ODD_TABLE_H
 

@@ -71,7 +71,7 @@ static void step(struct training *training, bool masked)
 	state_update(state, training->grads, changes);
 }
 
-/* The three arenas, one behind the other. */
+/* The three arenas, one after the other. */
 static float *copy_of(const struct state *state)
 {
 	size_t elements = state->tensors->elements;
@@ -107,7 +107,7 @@ static void assert_own(const struct layout *layout, const float *buffer, const f
 }
 
 /* A save in every third step, the buffer before the last being free again by then; masked steps,
- * right behind a save and not. */
+ * right after a save and not. */
 static void train_beside(int part, int writers, int sets)
 {
 	struct training plain, turning;

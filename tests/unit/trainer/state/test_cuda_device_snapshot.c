@@ -11,7 +11,7 @@
 
 #define ROUNDS 100
 #define AHEAD \
-	3 /* updates of a round: the first two are behind no snapshot that is being copied \
+	3 /* updates of a round: the first two come after no snapshot that is being copied \
 	   */
 
 /* What the host knows of `plain` is exact: it waits in each round. */

@@ -126,7 +126,7 @@ static void the_update_waits_for_the_copies(void **state)
 /* The fault that the one above would not survive. */
 static void a_missing_wait_is_seen(void **state)
 {
-	assert_true(in_passing(FAKE_LAZY, 1, true) > 0); /* the copies are behind the update */
+	assert_true(in_passing(FAKE_LAZY, 1, true) > 0); /* the copies come after the update */
 	assert_true(in_passing(FAKE_LAZY, 2, true)
 		> 0); /* the copies are before the state that they are to copy */
 }

@@ -34,7 +34,7 @@ size_t op_run_bytes(const struct op_run *run, int i);
 float *op_run_read(const struct op_run *run, int i, size_t *count, size_t *room);
 
 /* The largest of ||out - reference|| / ||reference|| over what the operation writes, and whose it
- * is; HUGE_VAL where an element is no number, or one behind the operand is not zero. */
+ * is; HUGE_VAL where an element is no number, or one after the operand is not zero. */
 double op_run_distance(const struct op_run *run, const struct op_run *reference,
 	const char **worst);
 

@@ -28,7 +28,7 @@
 #include "trainer/state/state.h"
 
 #define BATCH 3
-#define NORMAL_BATCH 24 /* few rows have next to no gradient behind a normalisation */
+#define NORMAL_BATCH 24 /* few rows have next to no gradient below a normalisation */
 #define STEPS 3
 #define PINNED \
 	(16 * sizeof(struct step_params) + 16 * ((size_t)256 << 10)) /* bytes that copies go through \
@@ -207,7 +207,7 @@ static void padding_is_zero(const struct tensor_table *table, const float *arena
 		size_t stop = i + 1 < table->count ? table->rows[i + 1].offset : table->elements;
 		for (size_t k = row->offset + row->count; k < stop; k++)
 			if (arena[k] != 0)
-				fail_msg("element %zu behind %s is %g", k - row->offset - row->count, row->name,
+				fail_msg("element %zu after %s is %g", k - row->offset - row->count, row->name,
 					(double)arena[k]);
 	}
 }

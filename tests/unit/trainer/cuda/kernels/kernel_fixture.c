@@ -12,7 +12,7 @@
 
 struct output {
 	const char *name;
-	void *base, *at; /* at: behind the shift */
+	void *base, *at; /* at: after the shift */
 	const void *initial;
 	void *result;
 	size_t bytes;

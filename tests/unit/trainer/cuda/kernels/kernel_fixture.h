@@ -23,7 +23,7 @@ float *kernel_floats(size_t count, float scale, uint32_t seed, enum cuda_type ty
 /* Zeroed memory. */
 void *kernel_host(size_t bytes);
 
-/* Operands on the device, of their exact size; with `shift` they begin that many elements behind an
+/* Operands on the device, of their exact size; with `shift` they begin that many elements after an
  * aligned address. */
 void *kernel_operand(const void *host, size_t bytes, size_t shift_bytes);
 void *kernel_tensor(const float *values, size_t count, enum cuda_type type, int shift);

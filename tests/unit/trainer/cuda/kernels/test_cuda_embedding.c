@@ -117,7 +117,7 @@ static void backward_has_the_bits_of_the_cpu(void **state)
 			check_backward(shapes[i], (int)i % 2, k ? CUDA_BF16 : CUDA_FP32);
 }
 
-/* The row of a token behind 2^31 elements of wte, forward and backward. */
+/* The row of a token after 2^31 elements of wte, forward and backward. */
 static void rows_lie_behind_2_to_the_31(void **state)
 {
 	const int C = 2048, token = (1 << 20) + 3;

@@ -141,7 +141,7 @@ static void backward_is_the_cpus(void **state)
 			check_backward(shapes[i], k ? CUDA_BF16 : CUDA_FP32, (int)i % 2, ((int)i / 2 + k) % 2);
 }
 
-/* The last row of 2^20 + 1 rows of 2,048 elements: behind 2^31 of them. */
+/* The last row of 2^20 + 1 rows of 2,048 elements: after 2^31 of them. */
 static void last_row_lies_behind_2_to_the_31(void **state)
 {
 	const int M = (1 << 20) + 1, C = 2048;
