@@ -76,7 +76,7 @@ void history_steps_clear(struct history_steps *steps)
 	*steps = (struct history_steps) { .last = -1, .from = -1 };
 }
 
-double history_steps_behind(const struct history_steps *steps, int64_t step)
+double history_steps_after(const struct history_steps *steps, int64_t step)
 {
 	double sum = 0;
 	for (size_t i = 0; i < steps->count; i++)
@@ -169,7 +169,7 @@ size_t history_rows(const struct attempts_record *records, size_t count,
 		if (r + 1 == made)
 			continue;
 		if (steps[r].count > 0 || rows[r].last <= rows[r + 1].from)
-			rows[r].lost = history_steps_behind(&steps[r], rows[r + 1].from);
+			rows[r].lost = history_steps_after(&steps[r], rows[r + 1].from);
 		rows[r].waited = rows[r + 1].began - rows[r].began - rows[r].seconds;
 	}
 	return made;

@@ -52,7 +52,7 @@ int history_steps_parse(const char *text, size_t size, struct history_steps *ste
 void history_steps_clear(struct history_steps *steps);
 
 /* The sum of the seconds of all steps after `step`. */
-double history_steps_behind(const struct history_steps *steps, int64_t step);
+double history_steps_after(const struct history_steps *steps, int64_t step);
 
 /* Makes one row per start record, as a pure function; `rows` has room for `count`. steps[n] belongs
  * to the n-th start, `in_use` says whether the directory's owner is alive, `now` is the time.

@@ -90,10 +90,9 @@ waiting() {
 
 @test "one service a node: the user's, with no privilege, deaf to signals; nobody else gets at it" {
     id=$(waiting -N2 -w n1,n2)
-    job_wait "$id" 20 RUNNING
     socket=/run/muster/job-$id/ckptd/socket
-    wait_for 10 grep -q "n2 $socket" "$(job_output "$id")"
-    [ "$(grep -c " $socket\$" "$(job_output "$id")")" -eq 2 ]
+    both_told() { [ "$(grep -cs "^n[12] $socket\$" "$(job_output "$id")")" = 2 ]; }
+    wait_for 30 both_told
     [ "$(as root n1 find /run/muster -printf '%M %u %g %P\n' | sort)" \
         = "$(printf '%s\n' "-rw------- root root job-$id/batch-host" \
         "-rw------- root root job-$id/larger-step" "-rw------- root root job-$id/service" \

@@ -27,6 +27,9 @@ said() {
 # silent FILE…: none of these outputs has a line about a rank.
 silent() { ! grep -H '^muster: rank ' "$@"; }
 
+# Whether both tasks of a job have said that they have begun.
+begun() { [ "$(grep -cxs begun "$(job_output "$1")")" = 2 ]; }
+
 others=", the first of 4 ranks to fail; the 3 others were stopped for it"
 
 @test "a kill, a crash, an exit and an exception are named with rank and node, once" {
@@ -153,10 +156,9 @@ END
     begin success -N2 -n4 true
     cluster run timeout -k 10 "$HANG" srun -N2 -n4 bash -c 'exit 1' >"$JOBS/without" 2>&1 3>&- &
     for answer in : 'trap "" TERM' 'trap "exit 1" TERM' 'trap "exit 69" TERM'; do
-        ids+=("$(job_submit --muster -N2 -n2 step.sh "$answer; sleep 40 & wait; wait")")
+        ids+=("$(job_submit --muster -N2 -n2 step.sh "$answer; echo begun; sleep 40 & wait; wait")")
     done
-    for id in "${ids[@]}"; do job_wait "$id" 30 RUNNING; done
-    sleep 1
+    for id in "${ids[@]}"; do wait_for 30 begun "$id"; done
     cluster run scancel "${ids[@]}"
     for id in "${ids[@]}"; do job_wait "$id" 30 CANCELLED; done
     wait
@@ -183,14 +185,13 @@ END
 
 @test "nobody has failed: a job that is preempted" {
     # The first ends in its grace time by SIGTERM, the second when that is over by SIGKILL.
-    id=$(job_submit --muster -N2 -n2 step.sh '[ $MUSTER_ATTEMPT != 0 ] || exec sleep 60')
-    job_wait "$id" 30 RUNNING
-    sleep 1
+    id=$(job_submit --muster -N2 -n2 step.sh \
+        '[ $MUSTER_ATTEMPT != 0 ] || { echo begun; exec sleep 60; }')
+    wait_for 30 begun "$id"
     job_preempt "$id"
     id2=$(job_submit --muster -N2 -n2 step.sh \
-        '[ $MUSTER_ATTEMPT != 0 ] || { trap "" TERM; sleep 60 & wait; wait; }')
-    job_wait "$id2" 60 RUNNING
-    sleep 1
+        '[ $MUSTER_ATTEMPT != 0 ] || { trap "" TERM; echo begun; sleep 60 & wait; wait; }')
+    wait_for 60 begun "$id2"
     job_preempt "$id2"
     job_end "$id" "$id2"
     cat "$(job_output "$id")" "$(job_output "$id2")"
@@ -198,9 +199,9 @@ END
 }
 
 @test "nobody has failed: a node dies" {
-    id=$(job_submit --muster -N2 -n2 -w n3,n4 step.sh '[ $MUSTER_ATTEMPT != 0 ] || exec sleep 90')
-    job_wait "$id" 30 RUNNING
-    sleep 1
+    id=$(job_submit --muster -N2 -n2 -w n3,n4 step.sh \
+        '[ $MUSTER_ATTEMPT != 0 ] || { echo begun; exec sleep 90; }')
+    wait_for 30 begun "$id"
     cluster kill-node n4
     wait_for 60 job_left_attempt "$id" 0
     cluster start-node n4

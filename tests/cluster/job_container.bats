@@ -82,5 +82,5 @@ END_OF_SCRIPT
     cat "$JOBS/inside.log"
     [ "$(job_state "$job")" = COMPLETED ]
     [ "$(grep -c 'service of its own' "$JOBS/inside.log")" -eq 0 ]
-    [ "$(as_root n1 ls -A /tmp)" = of-node ]
+    as_root n1 test -e /tmp/of-node -a ! -e /tmp/inside
 }

@@ -34,9 +34,9 @@ void save_scheduler_save(struct save_scheduler *scheduler, double now)
 	scheduler->began = now;
 }
 
-void save_scheduler_step(struct save_scheduler *scheduler, double seconds, bool behind_save)
+void save_scheduler_step(struct save_scheduler *scheduler, double seconds, bool after_save)
 {
-	smooth(behind_save ? &scheduler->saving : &scheduler->ordinary, seconds);
+	smooth(after_save ? &scheduler->saving : &scheduler->ordinary, seconds);
 	scheduler->steps++;
 }
 

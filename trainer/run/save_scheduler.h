@@ -33,8 +33,8 @@ bool save_scheduler_due(const struct save_scheduler *scheduler, int64_t step, do
 /* Notes that a save begins. */
 void save_scheduler_save(struct save_scheduler *scheduler, double now);
 
-/* Notes a step's duration; `behind_save`: the step before it was saved. */
-void save_scheduler_step(struct save_scheduler *scheduler, double seconds, bool behind_save);
+/* Notes a step's duration; `after_save`: the step before it was saved. */
+void save_scheduler_step(struct save_scheduler *scheduler, double seconds, bool after_save);
 
 /* What a save costs, in seconds: how much longer the step after it is, but at least the time that
  * training stood still. */

@@ -26,7 +26,7 @@ struct loop {
 	struct ddp_result result;
 	bool changed;           /* the step changed the weights */
 	double validation_loss; /* measured after the step; NAN: not measured */
-	bool behind_save;       /* the previous step was saved */
+	bool after_save;        /* the previous step was saved */
 	struct scaling_hint hint;
 	uint64_t agreed;           /* the last step after which all ranks had the same weights */
 	double communicated;       /* comm_busy() when the step began */
@@ -351,7 +351,7 @@ static void tell_step(struct loop *loop, uint64_t step, double seconds)
 		return;
 	note_metrics(run, metrics_step(run->metrics, &line, &err), &err);
 	folder_progress(run->folder, step);
-	save_scheduler_step(&run->scheduler, seconds, loop->behind_save);
+	save_scheduler_step(&run->scheduler, seconds, loop->after_save);
 }
 
 /* Ends a run whose loss or norm is not finite, unless --on-nonfinite leaves such steps out. */
@@ -416,7 +416,7 @@ static void save(struct loop *loop)
 	struct run *run = loop->run;
 	const struct save_step losses = { .loss = loop->result.loss,
 		.validation_loss = loop->validation_loss };
-	loop->behind_save = true;
+	loop->after_save = true;
 	if (!run->saver)
 		return;
 	save_scheduler_save(&run->scheduler, clock_now());
@@ -484,7 +484,7 @@ static int one_step(struct loop *loop, uint64_t step, struct err *err)
 	double seconds = clock_now() - began;
 	try_graphs(loop, seconds);
 	tell_step(loop, step, seconds);
-	loop->behind_save = false;
+	loop->after_save = false;
 	train_loop_take_saves(loop->run);
 	rc = check_finite(loop, step, err);
 	/* A notice leaves little time: the next attempt does this step's validation when it starts. */

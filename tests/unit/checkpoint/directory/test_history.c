@@ -123,8 +123,8 @@ static void bad_lines_are_left_out(void **state)
 	assert_int_equal(history_steps_parse(text, strlen(text), &steps), 0);
 	assert_true(steps.from == 4 && steps.count == 3 && steps.last == 7 && steps.time == START + 9);
 	assert_true(
-		history_steps_behind(&steps, 5) == 0.375 && history_steps_behind(&steps, -1) == 0.875);
-	assert_true(history_steps_behind(&steps, 7) == 0);
+		history_steps_after(&steps, 5) == 0.375 && history_steps_after(&steps, -1) == 0.875);
+	assert_true(history_steps_after(&steps, 7) == 0);
 	history_steps_clear(&steps);
 	assert_int_equal(history_steps_parse("", 0, &steps), 0);
 	assert_true(steps.last == -1 && steps.count == 0);

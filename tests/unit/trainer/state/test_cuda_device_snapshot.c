@@ -10,9 +10,8 @@
 #include "trainer/state/device_snapshot.h"
 
 #define ROUNDS 100
-#define AHEAD \
-	3 /* updates of a round: the first two come after no snapshot that is being copied \
-	   */
+/* Updates of a round: the first two come after no snapshot that is being copied. */
+#define AHEAD 3
 
 /* What the host knows of `plain` is exact: it waits in each round. */
 static void snapshots_in_passing(enum gemm_mode mode)

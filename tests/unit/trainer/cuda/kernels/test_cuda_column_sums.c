@@ -65,7 +65,7 @@ static void parts_cover_all_rows(void **state)
 
 /* One column of the last rows of a matrix of more than 2^31 elements: all other blocks have nothing
  * to add. */
-static void last_rows_lie_behind_2_to_the_31(void **state)
+static void last_rows_lie_beyond_2_to_the_31(void **state)
 {
 	const int M = (1 << 20) + 1, N = 2048, parts = partial_count(M);
 	const size_t bytes = (size_t)M * N * 2, scratch_bytes = cuda_column_sums_scratch(M, N) * 4;
@@ -93,7 +93,7 @@ int main(void)
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(sums_are_those_in_fp64),
 		cmocka_unit_test(parts_cover_all_rows),
-		cmocka_unit_test(last_rows_lie_behind_2_to_the_31),
+		cmocka_unit_test(last_rows_lie_beyond_2_to_the_31),
 	};
 	return DEVICE_RUN_TESTS(tests, NULL, NULL);
 }

@@ -213,7 +213,7 @@ static void zeros_and_bf16_have_the_bits_of_the_cpu(void **state)
 }
 
 /* The last elements of 2^31 + 3, by both ways of counting: flat, and by rows. */
-static void last_elements_lie_behind_2_to_the_31(void **state)
+static void last_elements_lie_beyond_2_to_the_31(void **state)
 {
 	const size_t count = ((size_t)1 << 31) + 3, rows = 3 * (((size_t)1 << 30) + 1);
 	uint16_t *x = device_make_sparse(rows * 2), *y = device_make_sparse(rows * 2), last[3];
@@ -244,7 +244,7 @@ int main(void)
 		cmocka_unit_test(extremes_are_kept),
 		cmocka_unit_test(gradients_are_those_in_fp64),
 		cmocka_unit_test(zeros_and_bf16_have_the_bits_of_the_cpu),
-		cmocka_unit_test(last_elements_lie_behind_2_to_the_31),
+		cmocka_unit_test(last_elements_lie_beyond_2_to_the_31),
 	};
 	return DEVICE_RUN_TESTS(tests, NULL, NULL);
 }

@@ -118,7 +118,7 @@ static void backward_has_the_bits_of_the_cpu(void **state)
 }
 
 /* The row of a token after 2^31 elements of wte, forward and backward. */
-static void rows_lie_behind_2_to_the_31(void **state)
+static void rows_lie_beyond_2_to_the_31(void **state)
 {
 	const int C = 2048, token = (1 << 20) + 3;
 	const size_t at = (size_t)token * C, bytes = (at + C) * 4;
@@ -201,7 +201,7 @@ int main(void)
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(forward_has_the_bits_of_the_cpu),
 		cmocka_unit_test(backward_has_the_bits_of_the_cpu),
-		cmocka_unit_test(rows_lie_behind_2_to_the_31),
+		cmocka_unit_test(rows_lie_beyond_2_to_the_31),
 		cmocka_unit_test(sort_is_stable),
 	};
 	return DEVICE_RUN_TESTS(tests, NULL, NULL);

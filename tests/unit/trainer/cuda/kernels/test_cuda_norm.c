@@ -142,7 +142,7 @@ static void backward_is_the_cpus(void **state)
 }
 
 /* The last row of 2^20 + 1 rows of 2,048 elements: after 2^31 of them. */
-static void last_row_lies_behind_2_to_the_31(void **state)
+static void last_row_lies_beyond_2_to_the_31(void **state)
 {
 	const int M = (1 << 20) + 1, C = 2048;
 	const size_t bytes = (size_t)M * C * 2, at = (size_t)(M - 1) * C * 2;
@@ -180,7 +180,7 @@ int main(void)
 		cmocka_unit_test(forward_is_the_cpus),
 		cmocka_unit_test(sum_may_be_x),
 		cmocka_unit_test(backward_is_the_cpus),
-		cmocka_unit_test(last_row_lies_behind_2_to_the_31),
+		cmocka_unit_test(last_row_lies_beyond_2_to_the_31),
 	};
 	return DEVICE_RUN_TESTS(tests, NULL, NULL);
 }

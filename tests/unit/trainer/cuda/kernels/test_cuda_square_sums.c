@@ -51,7 +51,7 @@ static void no_elements_are_no_launch(void **state)
 	assert_int_equal(cuda_square_sums(NULL, NULL, 0, NULL), 0);
 }
 
-static void last_block_lies_behind_2_to_the_31(void **state)
+static void last_block_lies_beyond_2_to_the_31(void **state)
 {
 	const size_t count = ((size_t)1 << 31) + 5, blocks = (count + NORM_BLOCK - 1) / NORM_BLOCK,
 				 bytes = blocks * sizeof(double);
@@ -75,7 +75,7 @@ int main(void)
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(sums_have_the_bits_of_the_cpu),
 		cmocka_unit_test(no_elements_are_no_launch),
-		cmocka_unit_test(last_block_lies_behind_2_to_the_31),
+		cmocka_unit_test(last_block_lies_beyond_2_to_the_31),
 	};
 	return DEVICE_RUN_TESTS(tests, NULL, NULL);
 }

@@ -86,7 +86,7 @@ static void stack_is_deep_enough(void **state)
 		}
 }
 
-static void last_elements_lie_behind_2_to_the_31(void **state)
+static void last_elements_lie_beyond_2_to_the_31(void **state)
 {
 	const size_t count = ((size_t)1 << 31) + 3;
 	float *piece = device_make_sparse(count * 4), *out = device_make_sparse(count * 4), sum[3];
@@ -109,7 +109,7 @@ int main(void)
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(sum_has_the_bits_of_additions_one_by_one),
 		cmocka_unit_test(stack_is_deep_enough),
-		cmocka_unit_test(last_elements_lie_behind_2_to_the_31),
+		cmocka_unit_test(last_elements_lie_beyond_2_to_the_31),
 	};
 	return DEVICE_RUN_TESTS(tests, NULL, NULL);
 }
