@@ -249,12 +249,17 @@ hardware_address() {
     rm -r /var/tmp/muster-test-other.$$
 }
 
+# A job's task on each node, and what its script has started.
+four_sleep() {
+    [ "$(ps -o args= -p "$(processes | paste -sd ,)" | grep -cE '^(/.*/)?sleep 300$')" = 4 ]
+}
+
 @test "down leaves no process, namespace, mount, link, user or file" {
     cluster down
     before=$(machine)
     cluster up 3
     job_submit -N3 --wrap 'setsid sleep 300 & srun sleep 300'
-    sleep 1
+    wait_for 30 four_sleep
     namespaces >"$BATS_TEST_TMPDIR/namespaces"
     ps -eo pid= | tr -d ' ' >"$BATS_TEST_TMPDIR/pids"
     [ -n "$(processes)" ]

@@ -327,16 +327,17 @@ END
     [ "$(grep -c 4d474332 "$JOBS/heard")" -ge 7 ]
 }
 
-# The process in which Slurm's PMIx server of a node lives, by a task that it has started.
-step_daemon() {
+# The task of a step of ./hold on a node.
+hold_task() {
     local pid
     for pid in $(pgrep -x hold); do
         [ ! "/proc/$pid/cwd" -ef "$JOBS" ] || ! tr '\0' '\n' <"/proc/$pid/environ" |
-            grep -qx "SLURMD_NODENAME=$1" ||
-            { sed -n 's/^PPid:\t//p' "/proc/$pid/status" && return; }
+            grep -qx "SLURMD_NODENAME=$1" || { echo "$pid" && return; }
     done
+    echo "no task of ./hold runs on $1" >&2
     return 1
 }
+has_ended() { ! grep -qs '^State:[[:space:]]*[A-Y]' "/proc/$1/status"; }
 
 @test "the PMIx server of a node hangs: its rank ends as well, and the other names it" {
     cat >"$JOBS/hold.c" <<'END'
@@ -367,13 +368,15 @@ END
         -Wl,-rpath,"$(pkg-config --variable=libdir muster)" -o "$JOBS/hold")
     step hold --muster --kill-on-bad-exit=0 -N2 -n2 -- ./hold
     wait_for 20 test -e "$JOBS/met-0" -a -e "$JOBS/met-1"
-    daemon=$(step_daemon n2)
+    task=$(hold_task n2)
+    # In its process Slurm's PMIx server lives, too.
+    daemon=$(sed -n 's/^PPid:[[:space:]]*//p' "/proc/$task/status")
     kill -STOP "$daemon"
     touch "$JOBS/go-hold"
     wait_for 10 grep -q \
         "^rank 0: .*couldn't meet 1 of 2 ranks within 3 s: rank 1 (on n2) did not come" \
         "$JOBS/hold.out"
-    sleep 1
+    wait_for 10 has_ended "$task"
     kill -CONT "$daemon"
     wait
     cat "$JOBS/hold.out"
