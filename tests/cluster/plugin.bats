@@ -241,9 +241,13 @@ inner() {
 @test "a rank that fails because another one was killed does not keep the job from coming back" {
     # As PyTorch does: rank 1 sees that rank 0 is gone, and ends with an error of its own.
     id=$(job -N2 -n2 'cd '"$JOBS"'; [ $MUSTER_ATTEMPT = 0 ] || exit 0
-        if [ $RANK = 0 ]; then echo >gone.$SLURM_JOB_ID; kill -9 $$; fi
+        if [ $RANK = 0 ]; then
+            until [ -e there.$SLURM_JOB_ID ]; do sleep 0.02; done
+            echo >gone.$SLURM_JOB_ID; kill -9 $$
+        fi
+        trap "" TERM; echo >there.$SLURM_JOB_ID
         until [ -e gone.$SLURM_JOB_ID ]; do sleep 0.02; done
-        trap "" TERM; sleep 0.4; exit 1')
+        sleep 0.4; exit 1')
     job_wait "$id" 60 COMPLETED
     [ "$(job_restarts "$id")" = 1 ]
     cat "$(job_output "$id")"
