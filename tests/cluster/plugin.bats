@@ -238,26 +238,6 @@ inner() {
     grep -q 'muster: rank 2 on n. exited with status 1' "$(job_output "$exits")"
 }
 
-@test "a rank that fails because another one was killed does not keep the job from coming back" {
-    # As PyTorch does: rank 1 sees that rank 0 is gone, and ends with an error of its own.
-    id=$(job -N2 -n2 'cd '"$JOBS"'; [ $MUSTER_ATTEMPT = 0 ] || exit 0
-        if [ $RANK = 0 ]; then
-            until [ -e there.$SLURM_JOB_ID ]; do sleep 0.02; done
-            echo >gone.$SLURM_JOB_ID; kill -9 $$
-        fi
-        trap "" TERM; echo >there.$SLURM_JOB_ID
-        until [ -e gone.$SLURM_JOB_ID ]; do sleep 0.02; done
-        sleep 0.4; exit 1')
-    job_wait "$id" 60 COMPLETED
-    [ "$(job_restarts "$id")" = 1 ]
-    cat "$(job_output "$id")"
-    # What was noted of rank 1 stays true of the job.
-    grep -q "muster-requeue: rank 1 on n. exited with status 1, which does not put job $id back" \
-        "$(job_output "$id")"
-    grep -q "muster-requeue: job $id is put back in the queue after attempt 0" "$(job_output "$id")"
-    ! grep "job $id is not put back\|can't be put back" "$(job_output "$id")" || false
-}
-
 @test "scancel never comes back, whatever the ranks answer" {
     local -a id=()
     for answer in 'exit 75' 'sleep 0.7; exit 75' 'exit 69' 'trap "" TERM; sleep 60'; do

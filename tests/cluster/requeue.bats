@@ -75,6 +75,32 @@ END
     cluster plugin "$PLUGIN"
 }
 
+@test "a rank that fails because another one was killed does not keep the job from coming back" {
+    # Once rank 1 has ended.
+    cat >"$JOBS/late-requeue" <<END
+#!/bin/bash
+[[ " \$* " != *" --settle="* ]] || { echo 1<>"$JOBS/asked"; flock "$JOBS/held" true; }
+exec "$REQUEUE" "\$@"
+END
+    chmod 755 "$JOBS/late-requeue"
+    mkfifo -m 666 "$JOBS/there" "$JOBS/asked"
+    cluster plugin "$PLUGIN" "requeue=$JOBS/late-requeue"
+    exec {held}>"$JOBS/held" && flock "$held"
+    # As PyTorch does: rank 1 sees that rank 0 is gone, takes a while, and ends with an error of its
+    # own. Ends less than 0.1 s apart count as simultaneous, which is another rule.
+    id=$(job -N2 -n2 '[ $MUSTER_ATTEMPT = 0 ] || exit 0
+        if [ $RANK = 0 ]; then read -r _ <there; kill -9 $$; fi
+        trap "" TERM; exec 3<>asked; echo >there; read -r _ <&3; sleep 0.4; exit 1')
+    wait_for 30 said "$id" \
+        "muster-requeue: rank 1 on n. exited with status 1, which does not put job $id back"
+    flock -u "$held"
+    restarted_once "$id" "muster-requeue: job $id is put back in the queue after attempt 0"
+    cluster plugin "$PLUGIN"
+    # What was noted of rank 1 stays true of the job.
+    said "$id" "muster-requeue: rank 1 on n. exited with status 1, which does not put job $id back"
+    ! said "$id" "job $id is not put back\|can't be put back" || false
+}
+
 # ---- the breaker ----
 
 @test "a program that dies at each start comes back twice, and then its job ends with one line" {
