@@ -64,7 +64,6 @@ release() { kill $(tracers "$@") 2>/dev/null || :; }
 
 node_log() { grep "muster: job $2: " "$(cluster status log)/slurmd-$1.log"; }
 service_was_started() { node_log "$1" "$2" | grep 'its checkpoint service is process'; }
-no_node_drained() { [ -z "$(cluster run sinfo -h -t drain,fail,down -o '%n %E')" ]; }
 saving() { [ -n "$(find "$JOBS/$1" -maxdepth 1 -name '.saving-*' 2>/dev/null)" ]; }
 idle() { ! saving "$1"; }
 # Whether rank 0 has handed over the save that is being written: with several writers it may be the
@@ -222,9 +221,12 @@ train() {
 
 newest() { find "$JOBS/$1" -maxdepth 1 -name 'step-*' | sort | tail -n 1 | sed 's/.*step-0*//'; }
 
+# Whether the attempt has begun, for which Slurm may have to be helped.
+has_begun() { train_attempt_has "$@" || { resume_drained && train_attempt_has "$@"; }; }
+
 # resumed NAME JOB STEP: the next attempt has begun with that checkpoint.
 resumed() {
-    wait_for 60 train_attempt_has "$1" 1 1
+    wait_for 60 has_begun "$1" 1 1
     [ "$(began_with "$1" 1)" -eq "$3" ] || { cat "$JOBS/$1/attempts.jsonl"; return 1; }
     [ "$(job_restarts "$2")" -eq 1 ]
     no_node_drained

@@ -68,6 +68,34 @@ processes() { grep -ls "$(cluster status dir)/own " /proc/[0-9]*/mountinfo | cut
     [ "$status $(wc -l <"$MUSTER_SLURM_FAULTS")" = "1 5" ]
 }
 
+@test "a node that Slurm drained by a fault of its own is resumed, and no other" {
+    local MUSTER_SLURM_FAULTS=$BATS_TEST_TMPDIR/faults log
+    log=$(cluster status log)/slurmd-n2.log
+    drain() {
+        cluster run --user root scontrol update NodeName=n2 State=DRAIN Reason="$1"
+        resume_drained
+    }
+    unkillable() {
+        echo "[T] [7.0] error: *** STEP 7.0 STEPD TERMINATED ON n2 AT T" \
+            "DUE TO JOB NOT ENDING WITH SIGNALS ***" >>"$log"
+    }
+    # A task that did not end, one whose end was told in vain, and both in the order of the fault.
+    drain "Kill task failed"
+    unkillable
+    echo "[T] [7.0] error: Failed to send MESSAGE_TASK_EXIT: Connection refused" >>"$log"
+    drain "Kill task failed"
+    node_is n2 drained
+    [ ! -e "$MUSTER_SLURM_FAULTS" ]
+    unkillable
+    drain "Kill task failed"
+    wait_for 60 node_is n2 idle
+    [ "$(wc -l <"$MUSTER_SLURM_FAULTS")" -eq 1 ]
+    drain "the epilog failed"
+    node_is n2 drained
+    cluster run --user root scontrol update NodeName=n2 State=RESUME
+    wait_for 60 all_idle
+}
+
 @test "8 PMIx tasks on 4 nodes exchange values" {
     command -v cc >/dev/null && pkg-config --exists pmix || skip "no C compiler or no libpmix-dev"
     # shellcheck disable=SC2046

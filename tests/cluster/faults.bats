@@ -13,17 +13,6 @@ setup_file() {
     training_begin
 }
 
-# While a slurmstepd tries to reach an srun whose node is gone, Slurm may take its step for
-# unkillable and drain the node, which the next test needs (doc/slurm-releases.md).
-resume_drained() {
-    local name
-    for name in $(cluster run sinfo -h -N -t drain -o '%N %E' 2>/dev/null |
-        sed -n 's/ Kill task failed$//p' | sort -u); do
-        slurm_fault "Kill task failed: slurmstepd could not reach an srun that was gone"
-        cluster run --user root scontrol update "NodeName=$name" State=RESUME
-    done
-}
-
 teardown() {
     cluster_explain
     resume_drained
@@ -48,7 +37,7 @@ go_on() { kill -CONT "$rank0" && sleep "0.$((RANDOM % 5))"; }
 
 kill_rank() {
     local name=$1 rank=$2 job node pid
-    start "$name" -- --ckpt-every 20 --collective-timeout 90
+    start "$name" -- --ckpt-every 20
     read -r node pid < <(train_rank "$job" "$rank")
     echo "rank $rank is pid $pid on $node; step $(train_step "$name")"
     go_on
@@ -64,7 +53,7 @@ kill_rank() {
 
 # node_dies NAME: of the two nodes of a training.
 node_dies() {
-    start "$1" -N2 -- --ckpt-every 20 --collective-timeout 90
+    start "$1" -N2 -- --ckpt-every 20
     node=${nodes[RANDOM % 2]}
     echo "node $node dies at step $(train_step "$1")"
     go_on
@@ -88,7 +77,7 @@ node_dies() {
 }
 
 @test "a node is cut off and heals after the next attempt has begun" {
-    start cut-node -N2 -- --ckpt-every 20
+    start cut-node -N2 -- --ckpt-every 20 --collective-timeout 20
     # The first node: rank 0, whose late writes would do the most harm.
     node=${nodes[0]}
     echo "node $node is cut off at step $(train_step cut-node)"
@@ -119,8 +108,7 @@ mkfifo "held-$SLURM_PROCID" && read -r _ <"held-$SLURM_PROCID"
 exec ./pausing "$@"
 END
     chmod a+rx "$JOBS/held"
-    job=$(train_submit daemons --wrap-with ./held --exclusive -- \
-        --ckpt-every 50 --collective-timeout 90)
+    job=$(train_submit daemons --wrap-with ./held --exclusive -- --ckpt-every 50)
     # A step that is asked for when the controller stops is lost, and so is a launch on its way.
     for rank in {0..7}; do wait_for 30 test -p "$JOBS/held-$rank"; done
     cluster stop-controller
@@ -143,7 +131,7 @@ END
 
 @test "a slurmd is killed in training and stays away: the job resumes elsewhere" {
     # It stands still for good, or the training would be over before Slurm has missed the node.
-    start dead-slurmd -N2 -- --ckpt-every 20 --collective-timeout 90
+    start dead-slurmd -N2 -- --ckpt-every 20
     node=${nodes[1]}
     echo "the slurmd of $node dies at step $(train_step dead-slurmd)"
     cluster kill-slurmd "$node"

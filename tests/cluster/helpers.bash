@@ -124,6 +124,26 @@ run_slurm() {
     done
 }
 
+# told_nobody NODE: whether a step there was taken for unkillable after a task of it had ended, and
+# its srun was gone.
+told_nobody() {
+    awk '/error: Failed to send MESSAGE_TASK_EXIT: / { ended[$2] = 1 }
+        / STEPD TERMINATED ON .* DUE TO JOB NOT ENDING WITH SIGNALS / && $2 in ended { found = 1 }
+        END { exit !found }' "$(cluster status log)/slurmd-$1.log"
+}
+
+# resume_drained: while a slurmstepd tries to reach an srun that is gone, Slurm may take its step
+# for unkillable and drain the node, which the job's next attempt and the next test need.
+resume_drained() {
+    local name
+    for name in $(cluster run sinfo -h -N -t drain -o '%N %E' 2>/dev/null |
+        sed -n 's/ Kill task failed$//p' | sort -u); do
+        told_nobody "$name" || continue
+        slurm_fault "Kill task failed: slurmstepd could not reach an srun that was gone"
+        cluster run --user root scontrol update "NodeName=$name" State=RESUME
+    done
+}
+
 # ended_by_hang STATUS: whether that is timeout's word on an srun of several components which may
 # have hung after the end of its tasks. Before 24.05.4 each component stops the one abort agent of
 # Slurm's PMIx plugin without a lock, and may wait for a thread that is gone.
@@ -252,6 +272,7 @@ cluster_pids() {
 
 # Whether a node's state, as sinfo prints it, is the one given ("idle", "down*", …).
 node_is() { [ "$(cluster run sinfo -h -p spot -n "$1" -o %T)" = "$2" ]; }
+no_node_drained() { [ -z "$(cluster run sinfo -h -t drain,fail,down -o '%n %E')" ]; }
 all_idle() { [ "$(cluster run sinfo -h -p spot -o %T | sort -u)" = idle ]; }
 
 # Seconds within which a node is idle again whose ranks have asked those of the three others in

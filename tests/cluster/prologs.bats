@@ -33,7 +33,6 @@ slurmd_said() {
 }
 
 as_root() { cluster run --user root --node "$@"; }
-no_node_drained() { [ -z "$(cluster run sinfo -h -t drain,fail,down -o '%n %E')" ]; }
 service() {
     as_root n1 sed -n 's/^pid \([0-9]*\) .*/\1/p' "/run/muster/job-$1/service" 2>/dev/null
 }

@@ -30,7 +30,6 @@ not() { ! "$@"; }
 
 as() { cluster run --user "$1" --node "$2" "${@:3}"; }
 srun() { cluster run timeout "$HANG" srun "$@"; }
-no_node_drained() { [ -z "$(cluster run sinfo -h -t drain,fail,down -o '%n %E')" ]; }
 idle() { node_is n1 idle && node_is n2 idle; }
 nothing_left() {
     [ -z "$(for node in n1 n2; do as root $node find /run/muster -mindepth 1 2>/dev/null; done)" ]
