@@ -79,7 +79,7 @@ mend_filling() { cluster run --user root rm filling/filler; }
 
 @test "a disk that fills in mid-run: saves fail aloud, then go on" {
     small_disk filling size=12m
-    job=$(train_submit filling -N2 -- --ckpt-every 10 --log-level info --collective-timeout 90)
+    job=$(train_submit filling -N2 -- --ckpt-every 10 --log-level info)
     disk_fails filling "No space left on device"
 }
 
@@ -99,6 +99,6 @@ break_readonly() {
 mend_readonly() { kill "$tracer" && wait "$tracer" || :; }
 
 @test "a disk that becomes read-only in mid-run: saves fail aloud, then go on" {
-    job=$(train_submit readonly -N2 -- --ckpt-every 10 --log-level info --collective-timeout 90)
+    job=$(train_submit readonly -N2 -- --ckpt-every 10 --log-level info)
     disk_fails readonly "Read-only file system"
 }

@@ -104,7 +104,7 @@ EOF
     TRAIN_ARGS="--model mlp --batchnorm --data x.npy --labels y.npy --hidden 24 --classes 4
         --global-batch 16 --last-batch pad --microbatch 2 --slots 4 --threads 1
         --learning-rate 0.01 --steps 100 --log-level warn --rdzv-timeout 30
-        --collective-timeout 60"
+        $COLLECTIVE_TIMEOUT"
     train_now batches --muster -N2 --ntasks-per-node=2 --
     # Or it would have finished before anybody takes its nodes; the notice wakes it.
     job=$(PAUSE_AT=20 train_submit joined --wrap-with ./pausing -N2 --exclusive -- \
@@ -178,7 +178,7 @@ EOF
     chmod a+rx "$JOBS/twice.sh"
     job=$(cluster run env PATH="$PATH" TRAIN_ARGS="$TRAIN_ARGS" STEP_MILLISECONDS=60 sbatch \
         --parsable --open-mode=append \
-        --muster -N2 --ntasks-per-node=2 -o shared.log twice.sh shared --collective-timeout 90)
+        --muster -N2 --ntasks-per-node=2 -o shared.log twice.sh shared)
     wait_for 60 train_attempt_has shared 0 5
     stop_rank "$job" 2
     refused 2 "shared is in use by job $job (attempt 0" shared --muster --overlap -N2 -n4 --

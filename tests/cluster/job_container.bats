@@ -50,7 +50,7 @@ nothing_left() {
 
 @test "the job's services write before and after a preemption; bit-identical" {
     job=$(PAUSE_IN="0 1" PAUSE_AT=30 train_submit own --wrap-with ./pausing -N2 --exclusive -- \
-        --ckpt-every 20 --ckpt-writers node --collective-timeout 90)
+        --ckpt-every 20 --ckpt-writers node)
     for attempt in 0 1; do
         job_wait_attempt "$job" $attempt 60
         wait_for 60 stands_still own "$job"

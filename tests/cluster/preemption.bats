@@ -17,8 +17,7 @@ setup_file() {
 @test "eight preemptions in a row: requeued each time, never held, bit-identical" {
     # Should this test come late, the training waits for it.
     job=$(PAUSE_IN="0 1 2 3 4 5 6 7" PAUSE_AT=20 train_submit eight --wrap-with ./pausing \
-        --exclusive -- --ckpt-every 50 \
-        --collective-timeout 90)
+        --exclusive -- --ckpt-every 50)
     for attempt in 0 1 2 3 4 5 6 7; do
         job_wait_attempt "$job" $attempt 60
         wait_for 60 train_attempt_has eight $attempt $((3 + RANDOM % 10))
