@@ -155,7 +155,10 @@ step() {
 # muster-train.
 meet() { step "$1" "${@:3}" -- muster-rdzv -t "$2"; }
 # shellcheck disable=SC2086
-train() { step "$1" "${@:3}" -- muster-train --data train.bin $TRAIN_ARGS --rdzv-timeout "$2"; }
+train() {
+    step "$1" "${@:3}" -- muster-train --data train.bin $TRAIN_ARGS --rdzv-timeout "$2" \
+        --collective-timeout 20
+}
 
 # named CASE RANKS WORDS: each of these ranks, a pattern, has told exactly this of who is missing.
 # muster-train adds a remedy.
