@@ -49,7 +49,7 @@ all_goes_well() {
     diff <(muster-curve "$JOBS/run") <(muster-curve "$JOBS/reference")
     cluster run muster-ckpt verify --deep run
     run cluster run timeout -k 10 "$HANG" srun --muster -N4 -n4 \
-        bash -c '[ $RANK = 3 ] && exit 1; exec sleep 40'
+        bash -c '[ $RANK = 3 ] && exit 1; exec sleep 1000'
     echo "$output"
     grep -q '^muster: rank 3 on n4 exited with status 1, the first of 4 ranks to fail' <<<"$output"
 }

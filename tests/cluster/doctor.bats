@@ -26,7 +26,7 @@ END
 #!/bin/bash
 [ "$SLURM_PROCID" != 0 ] || exec muster-doctor
 muster-doctor
-exec sleep 60
+exec sleep 1000
 END
     cat >"$JOBS/goes-on.sh" <<'END'
 #!/bin/bash
@@ -465,13 +465,13 @@ assert first["check"] == "dir-not-shared" and first["ranks"] == [2, 4, 6] and \
 
 @test "a rank that does not come is named, and a Slurm that does not answer holds nobody up" {
     step -N2 -w n1,n2 --kill-on-bad-exit=1 \
-        bash -c '[ $SLURM_PROCID = 0 ] || exec sleep 30; exec muster-doctor --timeout 2'
+        bash -c '[ $SLURM_PROCID = 0 ] || exec sleep 1000; exec muster-doctor --timeout 2'
     [ "$status" -ne 0 ]
     [[ $output = *"rank 1 (on n2) did not come"* ]]
     sed 's/^SlurmctldHost=.*/SlurmctldHost=ctl(10.77.0.99)/' "$(cluster status conf)" \
         >"$JOBS/away.conf"
     began=$SECONDS
     run cluster run env SLURM_CONF="$JOBS/away.conf" muster-doctor --slurm-timeout 1
-    [ $((SECONDS - began)) -le 5 ]
+    in_time 3 $began # the default is 10
     found 0 note slurm-silent "scontrol show config: no answer"
 }

@@ -122,7 +122,7 @@ END2
     wait_for 60 train_attempt_has shared/elastic 0 5
     [ "$(job_field "$id" NumNodes)" = 4 ]
     taker=$(cluster run sbatch --parsable -p ondemand -N1 --exclusive -o /dev/null \
-        --wrap 'sleep 100')
+        --wrap 'sleep 1000')
     job_wait_attempt "$id" 1 60
     finished "$id" elastic
     ranks=$(sed -n 's/.*"event": *"start".*"world_size": *\([0-9]*\).*/\1/p' \

@@ -40,8 +40,8 @@ others=", the first of 4 ranks to fail; the 3 others were stopped for it"
     for end in "${!ends[@]}"; do
         begin "$end" -N2 --ntasks-per-node=2 bash -c "[ \$RANK = 2 ] && { ${ends[$end]}; }
             if [ $end:\$RANK = later:0 ]; then
-                trap 'exit 69' TERM; touch trapped; sleep 40 & wait; exit 69;
-            fi; exec sleep 40"
+                trap 'exit 69' TERM; touch trapped; sleep 1000 & wait; exit 69;
+            fi; exec sleep 1000"
     done
     wait
     said kill "2 on n? was killed by signal 9 (Killed)$others"
@@ -59,7 +59,7 @@ others=", the first of 4 ranks to fail; the 3 others were stopped for it"
     begin short -K0 -N2 --ntasks-per-node=2 bash -c "$fails"
     SLURM_KILL_BAD_EXIT=0 begin variable -N2 --ntasks-per-node=2 bash -c "$fails"
     SLURM_KILL_BAD_EXIT=0 begin overruled -K -N2 --ntasks-per-node=2 \
-        bash -c '[ $RANK = 2 ] && exit 1; exec sleep 40'
+        bash -c '[ $RANK = 2 ] && exit 1; exec sleep 1000'
     wait
     for case in option short variable; do
         said $case "2 on n? exited with status 1, the first of 4 ranks to fail"
@@ -81,7 +81,7 @@ suffices() {
 
 @test "srun starts where the site has no more ports for it than it needs, and the failure is named all the same" {
     local count=2 # Slurm takes no range of one
-    local fails='[ $RANK = 1 ] && exit 3; exec sleep 40'
+    local fails='[ $RANK = 1 ] && exit 3; exec sleep 1000'
     until suffices $count; do
         count=$((count + 1))
         [ $count -lt 12 ]
@@ -105,14 +105,14 @@ suffices() {
 
 @test "the line has what a program of ours said last, also when it is killed" {
     begin alone -n1 muster-train --data missing.bin --ckpt-dir run
-    begin late -N2 -n2 bash -c '[ $RANK = 0 ] || exec sleep 40; exec muster-rdzv -t 1'
+    begin late -N2 -n2 bash -c '[ $RANK = 0 ] || exec sleep 1000; exec muster-rdzv -t 1'
     begin plain -n1 --export=NONE /bin/bash -c 'exit 7'
     gcc -x c -I"$MUSTER_PREFIX/include" -o "$JOBS/silent" - -L"$MUSTER_PREFIX/lib" \
         -lmuster -Wl,-rpath,"$MUSTER_PREFIX/lib" <<'END'
 #include <muster.h>
 int main(void) { struct muster *muster; return muster_open(&muster, 1); }
 END
-    begin library -N2 -n2 bash -c '[ $RANK = 0 ] || exec sleep 40; exec ./silent'
+    begin library -N2 -n2 bash -c '[ $RANK = 0 ] || exec sleep 1000; exec ./silent'
     wait
     said alone '0 on n? exited with status 65; it last said "*missing.bin*"'
     local words="*; it last said \"rendezvous: couldn't meet 1 of 2 ranks within 1 s: rank 1 (on n?) did not come\""
@@ -127,7 +127,7 @@ fail_in_components() {
     for try in 1 2 3; do
         status=0
         cluster run salloc -N1 -n1 : -N2 -n2 "${BOUNDED[@]}" srun --muster --het-group=0,1 \
-            bash -c '[ $RANK = 2 ] && exit 3; exec sleep 40' >"$JOBS/het" 2>&1 3>&- || status=$?
+            bash -c '[ $RANK = 2 ] && exit 3; exec sleep 1000' >"$JOBS/het" 2>&1 3>&- || status=$?
         ended_by_hang $status || return 0
     done
 }
@@ -137,7 +137,7 @@ fail_in_components() {
     cat >"$JOBS/two.sh" <<'END'
 #!/bin/bash
 for code in 4 5; do
-    srun --muster --exclusive -N1 -n2 bash -c '[ $RANK = 1 ] && exit '$code'; exec sleep 40' \
+    srun --muster --exclusive -N1 -n2 bash -c '[ $RANK = 1 ] && exit '$code'; exec sleep 1000' \
         >two-$code 2>&1 &
 done
 wait
@@ -156,7 +156,8 @@ END
     begin success -N2 -n4 true
     cluster run timeout -k 10 "$HANG" srun -N2 -n4 bash -c 'exit 1' >"$JOBS/without" 2>&1 3>&- &
     for answer in : 'trap "" TERM' 'trap "exit 1" TERM' 'trap "exit 69" TERM'; do
-        ids+=("$(job_submit --muster -N2 -n2 step.sh "$answer; echo begun; sleep 40 & wait; wait")")
+        ids+=("$(job_submit --muster -N2 -n2 step.sh \
+            "$answer; echo begun; sleep 1000 & wait; wait")")
     done
     for id in "${ids[@]}"; do wait_for 30 begun "$id"; done
     cluster run scancel "${ids[@]}"
@@ -186,11 +187,11 @@ END
 @test "nobody has failed: a job that is preempted" {
     # The first ends in its grace time by SIGTERM, the second when that is over by SIGKILL.
     id=$(job_submit --muster -N2 -n2 step.sh \
-        '[ $MUSTER_ATTEMPT != 0 ] || { echo begun; exec sleep 60; }')
+        '[ $MUSTER_ATTEMPT != 0 ] || { echo begun; exec sleep 1000; }')
     wait_for 30 begun "$id"
     job_preempt "$id"
     id2=$(job_submit --muster -N2 -n2 step.sh \
-        '[ $MUSTER_ATTEMPT != 0 ] || { trap "" TERM; echo begun; sleep 60 & wait; wait; }')
+        '[ $MUSTER_ATTEMPT != 0 ] || { trap "" TERM; echo begun; sleep 1000 & wait; wait; }')
     wait_for 60 begun "$id2"
     job_preempt "$id2"
     job_end "$id" "$id2"
@@ -200,7 +201,7 @@ END
 
 @test "nobody has failed: a node dies" {
     id=$(job_submit --muster -N2 -n2 -w n3,n4 step.sh \
-        '[ $MUSTER_ATTEMPT != 0 ] || { echo begun; exec sleep 90; }')
+        '[ $MUSTER_ATTEMPT != 0 ] || { echo begun; exec sleep 1000; }')
     wait_for 30 begun "$id"
     cluster kill-node n4
     wait_for 60 job_left_attempt "$id" 0

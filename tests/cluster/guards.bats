@@ -63,8 +63,7 @@ goes_on() {
         >"$JOBS/absent.log" 3>&- &
     wait_for 10 log_has absent 1 \
         "couldn't meet 1 of 4 ranks within 5 s: rank 3 (on n2) did not come: .* --rdzv-timeout .* --exclude "
-    # The deadline, and what srun takes to start on a busy machine.
-    [ $((SECONDS - began)) -le 8 ]
+    in_time 8 $began # the deadline, and what srun takes to start
     wait $! || :
     cat "$JOBS/absent.log"
     grep -q 'n1: task.* Exited with exit code 69' "$JOBS/absent.log"

@@ -171,8 +171,8 @@ inner() {
 @test "a rank that never starts is named with its node, within the deadline" {
     local began=$SECONDS
     run srun --muster -N4 --ntasks-per-node=2 \
-        bash -c "[ \$RANK != 5 ] || exec sleep 50; exec $RDZV -t 2"
-    [ $((SECONDS - began)) -lt 25 ]
+        bash -c "[ \$RANK != 5 ] || exec sleep 1000; exec $RDZV -t 2"
+    in_time 15 $began
     [[ $output = *"couldn't meet 1 of 8 ranks within 2 s: rank 5 (on n3) did not come"* ]]
     [[ $output = *"Exited with exit code 69"* ]]
 }
@@ -200,7 +200,7 @@ inner() {
     local -A id=()
     for end in "${!ends[@]}"; do
         id[$end]=$(job -N2 -n2 \
-            "[ \$MUSTER_ATTEMPT != 0 ] || { [ \$RANK = 1 ] && { ${ends[$end]}; }; exec sleep 60; }")
+            "[ \$MUSTER_ATTEMPT != 0 ] || { [ \$RANK = 1 ] && { ${ends[$end]}; }; exec sleep 1000; }")
     done
     for end in "${!ends[@]}"; do
         job_wait "${id[$end]}" 90 COMPLETED
@@ -215,7 +215,7 @@ inner() {
 @test "0, 1, 2 and 65 end the job, though Slurm kills the other ranks with a signal" {
     local -A id=()
     for code in 0 1 2 65; do
-        id[$code]=$(job -N2 -n2 '[ $RANK = 1 ] && exit '$code'; [ '$code' = 0 ] || exec sleep 60')
+        id[$code]=$(job -N2 -n2 '[ $RANK = 1 ] && exit '$code'; [ '$code' = 0 ] || exec sleep 1000')
     done
     for code in 0 1 2 65; do
         job_wait "${id[$code]}" 60 COMPLETED FAILED
@@ -240,8 +240,8 @@ inner() {
 
 @test "scancel never comes back, whatever the ranks answer" {
     local -a id=()
-    for answer in 'exit 75' 'sleep 0.7; exit 75' 'exit 69' 'trap "" TERM; sleep 60'; do
-        id+=("$(job -N1 -n2 "trap '$answer' TERM; sleep 60 & wait; $answer")")
+    for answer in 'exit 75' 'sleep 0.7; exit 75' 'exit 69' 'trap "" TERM; sleep 1000'; do
+        id+=("$(job -N1 -n2 "trap '$answer' TERM; sleep 1000 & wait; $answer")")
     done
     for k in 0 1 2 3; do job_wait "${id[k]}" 30 RUNNING; done
     for k in 0 1 2 3; do
@@ -249,7 +249,7 @@ inner() {
         cluster run scancel "${id[k]}"
     done
     for k in 0 1 2 3; do job_wait "${id[k]}" 30 CANCELLED; done
-    sleep 3
+    wait_for 60 all_idle # whatever could put them back has ended
     for k in 0 1 2 3; do
         [ "$(job_state "${id[k]}") $(job_restarts "${id[k]}")" = "CANCELLED 0" ]
     done
@@ -292,7 +292,7 @@ inner() {
 has_step() { cluster run squeue -h -s -j "$1" -o %i | grep -q '\.0$'; }
 
 @test "muster-requeue waits for a controller that is away" {
-    id=$(job -N1 -n1 'sleep 60')
+    id=$(job -N1 -n1 'sleep 1000')
     job_wait "$id" 30 RUNNING
     wait_for 20 has_step "$id" # an srun that is about to begin one gives up
     cluster stop-controller
@@ -378,7 +378,7 @@ no_node_completes() { [ -z "$(cluster run sinfo -h -t completing -o %n)" ]; }
 }
 
 @test "a node that loses power brings the job back" {
-    id=$(job -N2 -n2 -w n3,n4 '[ $MUSTER_ATTEMPT != 0 ] || exec sleep 90')
+    id=$(job -N2 -n2 -w n3,n4 '[ $MUSTER_ATTEMPT != 0 ] || exec sleep 1000')
     job_wait "$id" 30 RUNNING
     cluster kill-node n4
     job_wait_attempt_over "$id"
@@ -393,7 +393,7 @@ job_wait_attempt_over() { wait_for 60 job_left_attempt "$1" 0; }
 @test "eight requeues in a row are never held" {
     # The next test's takes a while, too, and runs beside.
     job -N1 -n1 -w n1 --time=1 \
-        'trap "exit 75" TERM; [ $MUSTER_ATTEMPT -gt 0 ] && exit 0; sleep 200 & wait; exit 75' \
+        'trap "exit 75" TERM; [ $MUSTER_ATTEMPT -gt 0 ] && exit 0; sleep 1000 & wait; exit 75' \
         >"$JOBS/limit"
     id=$(job --export=ALL -N1 -n2 '[ $MUSTER_ATTEMPT -lt 8 ] && exit 75; exit 0')
     job_wait "$id" 120 COMPLETED

@@ -55,7 +55,7 @@ rows() {
     # One of two on a node; all of a node; one that comes late is not blamed.
     step --kill-on-bad-exit=1 -N4 --ntasks-per-node=2 bash -c "case \$SLURM_PROCID in
         2 | 6 | 7) exec sleep 1234 ;; 5) sleep 1 ;; esac; exec $RDZV -t 5"
-    [ $((SECONDS - began)) -le 15 ]
+    in_time 15 $began
     [ "$(grep -c "couldn't meet 3 of 8 ranks within 5 s: rank 2 (on n2), rank 6 (on n4), rank 7 (on n4) did not come" \
         <<<"$output")" -eq 5 ]
     [ "$(grep -c '^muster: ' <<<"$output")" -eq 5 ]

@@ -105,7 +105,8 @@ END
 
 @test "a program that dies at each start comes back twice, and then its job ends with one line" {
     # The first rank that dies is on another node than the next.
-    id=$(job --comment="mine, and more" -N4 -n4 '[ $((RANK % 2)) = 0 ] && sleep 60; kill -SEGV $$')
+    id=$(job --comment="mine, and more" -N4 -n4 \
+        '[ $((RANK % 2)) = 0 ] && sleep 1000; kill -SEGV $$')
     # A loop of another kind: asked for, and not counted.
     asked=$(job --exclusive=user -N1 -n1 '[ $MUSTER_ATTEMPT = 4 ] || exit 75')
     job_wait "$id" 120 FAILED
@@ -149,7 +150,7 @@ END
         --cflags --libs muster) -Wl,-rpath,"$MUSTER_PREFIX/lib" -o "$JOBS/progress"
     says=$(job -N2 -n2 '[ $MUSTER_ATTEMPT = 5 ] || exec ./progress 2')
     names=$(MUSTER_PROGRESS=saved job -N2 -n2 \
-        '[ $MUSTER_ATTEMPT != 4 ] || exit 0; [ $RANK = 1 ] || exec sleep 60; touch saved; kill -9 $$')
+        '[ $MUSTER_ATTEMPT != 4 ] || exit 0; [ $RANK = 1 ] || exec sleep 1000; touch saved; kill -9 $$')
     job_wait "$says" 150 COMPLETED FAILED
     cat "$(job_output "$says")"
     [ "$(job_state "$says") $(job_restarts "$says")" = "COMPLETED 5" ]
@@ -258,7 +259,7 @@ kill $monitor
 sleep 5 # longer than a requeue takes to be asked for
 END
     fails=$(job_submit --muster -N2 --ntasks-per-node=2 overlap.sh \
-        '[ $MUSTER_ATTEMPT != 0 ] || { [ $RANK = 3 ] && kill -9 $$; sleep 60; }')
+        '[ $MUSTER_ATTEMPT != 0 ] || { [ $RANK = 3 ] && kill -9 $$; sleep 1000; }')
     ends=$(job_submit --muster -N2 --ntasks-per-node=2 overlap.sh 'exit 0')
     restarted_once "$fails" "put back in the queue after attempt 0"
     job_wait "$ends" 60 COMPLETED FAILED

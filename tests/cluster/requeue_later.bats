@@ -65,7 +65,7 @@ asks() { [ -n "$(cluster_pids -f "muster-requeue .* $1 0\$")" ]; }
 
 @test "a job whose time is over on two nodes comes back once both are clean" {
     id=$(job -N2 -n2 --time=1 \
-        'trap "exit 75" TERM; [ $MUSTER_ATTEMPT -gt 0 ] && exit 0; sleep 200 & wait; exit 75')
+        'trap "exit 75" TERM; [ $MUSTER_ATTEMPT -gt 0 ] && exit 0; sleep 1000 & wait; exit 75')
     # Slurm looks for such jobs every 30 s.
     job_wait "$id" 180 COMPLETED
     cat "$(job_output "$id")"

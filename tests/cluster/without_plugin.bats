@@ -84,6 +84,6 @@ kill_rank() {
     wait_for 60 train_attempt_has cancelled 0 3
     cluster run scancel "$cancelled"
     job_wait "$cancelled" 30 CANCELLED
-    sleep 3
+    wait_for 60 all_idle # whatever could put it back has ended
     [ "$(job_state "$cancelled") $(job_field "$cancelled" Restarts)" = "CANCELLED 0" ]
 }

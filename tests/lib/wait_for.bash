@@ -17,5 +17,12 @@ wait_for() {
     done
 }
 
+# in_time SECONDS BEGAN: no more than that has passed since $SECONDS was BEGAN, with the same
+# allowance.
+in_time() {
+    local took=$((SECONDS - $2)) most=$(($1 * ${MUSTER_PATIENCE:-3}))
+    [ $took -le $most ] || { echo "it took $took s, more than $most"; return 1; }
+}
+
 # traced PID: whether strace has all threads of the process.
 traced() { ! grep -q '^TracerPid:[[:space:]]*0$' "/proc/$1"/task/*/status; }
