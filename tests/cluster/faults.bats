@@ -89,12 +89,15 @@ node_dies() {
     cat "$JOBS/cut-node.log"
     # Slurm requeued it once; what the healed node's ranks ask for is of another attempt and changes
     # nothing. But its srun has the controller cancel a step whose id the new attempt's step has
-    # too, and that one's ranks get a SIGTERM.
+    # too, and that one's ranks get a SIGTERM; or SIGKILL, which nothing else here sends.
     if [ "$(job_restarts "$job")" -ne 1 ]; then
         slurm_fault \
             "a step was cancelled in place of the one of the attempt before, which had its id"
         [ "$(job_restarts "$job")" -eq 2 ]
-        [ "$(train_notices cut-node)" -eq 1 ]
+        grep -q "slurmstepd-n.*STEP $job.0 ON n. CANCELLED AT" "$JOBS/cut-node.log"
+        [ "$(train_notices cut-node)" -eq 1 ] ||
+            grep -q '^muster: rank . on n. was killed by signal 9 (Killed), the first of' \
+                "$JOBS/cut-node.log"
     fi
     train_equals_reference cut-node
     wait_for 60 node_is "$node" idle
