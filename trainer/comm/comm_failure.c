@@ -43,6 +43,7 @@ void comm_fail_op(struct comm *comm, enum failure failure, const struct err *err
 	err_fail(&comm->error, comm->error.status,
 		"comm: couldn't complete %s of %s after %.1f s: %.800s", comm->now.operation,
 		comm->now.label, clock_now() - comm->now.entered, why);
+	comm->reason = strlen(comm->error.text) - strnlen(why, 800);
 	comm->worded = true;
 }
 
@@ -50,10 +51,12 @@ void comm_word_idle_failure(struct comm *comm)
 {
 	if (comm->failure == FAILURE_NONE || comm->worded)
 		return;
+	size_t length = strlen(comm->error.text);
 	if (comm->latest)
 		err_prefix(&comm->error, "comm: after %s of %s", comm->latest, comm->now.label);
 	else
 		err_prefix(&comm->error, "comm");
+	comm->reason = strlen(comm->error.text) - length;
 }
 
 /* Whether a peer has said no goodbye: it is stopped, dead or cut off. */

@@ -78,6 +78,7 @@ struct comm {
 	enum failure failure;
 	double failed_at;
 	struct err error; /* of the failure; complete once `left` */
+	size_t reason;    /* where in it the reason begins, after what this rank did meanwhile */
 };
 
 /* comm_run.c. Notes that this rank's own device has not reached the running operation: no peer is

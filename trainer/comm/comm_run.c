@@ -379,7 +379,8 @@ void *comm_run(void *arg)
 		flight_copy(comm->flight, comm->last_words);
 	comm->left_at = clock_now();
 	pthread_mutex_unlock(&comm->lock);
-	comm->provider->leave(comm->state, orderly ? NULL : error.text, comm->last_words);
+	comm->provider->leave(comm->state, orderly ? NULL : error.text + comm->reason,
+		comm->last_words);
 
 	pthread_mutex_lock(&comm->lock);
 	comm_name_silent(comm);

@@ -204,9 +204,8 @@ static void check_told(int size, world_body *body, enum exit_status own)
 		assert_int_equal(ranks[i].signal, 0);
 		assert_int_equal(ranks[i].rc, -1);
 		assert_int_equal(ranks[i].err.status, i == 1 ? own : EXIT_LOST);
-		world_assert_names(&ranks[i], "the disk is on fire");
-		if (i != 1)
-			world_assert_names(&ranks[i], "rank 1 on here");
+		world_assert_names(&ranks[i],
+			i == 1 ? "the disk is on fire" : "rank 1 on here gave up: the disk is on fire");
 		assert_true(ranks[i].seconds < 30);
 	}
 }
