@@ -127,6 +127,23 @@ own_run() { tests/run.sh "$@" 3>&-; }
     ls build-tests/log/*.failed-*
 }
 
+@test "a run that is ended while it builds ends at once, and leaves nothing written by halves" {
+    tree
+    local mark=3$RANDOM status=0
+    printf '#!/bin/sh\nprintf "all: half\\nhalf:\\n\\techo some >half; sleep %s\\n" >Makefile\n' \
+        $mark >configure
+    tests/run.sh --no-install >out 2>&1 3>&- &
+    local run=$!
+    wait_for 60 test -s build-tests/half || { cat out && return 1; }
+    kill -TERM $run
+    wait $run || status=$?
+    cat out
+    [ $status -eq 130 ]
+    ! pgrep -f "^sleep $mark" || return 1
+    [ ! -e build-tests/half ]
+    [ -z "$(ls -A "$TMPDIR")" ]
+}
+
 @test "a run that is ended leaves no process of any lane, no file and no mount" {
     tree
     local mark=3$RANDOM mounts=''

@@ -142,12 +142,24 @@ remove_scratch() {
     rm -rf --one-file-system "$SCRATCH" "$MUSTER_TEST_MEMORY"
 }
 
+# Where the run ends before the build does: make deletes what it has written by halves.
+# shellcheck disable=SC2317
+end_build() {
+    # shellcheck disable=SC2046
+    kill -TERM $(run_processes) 2>/dev/null
+    for _ in {1..50}; do
+        [ -n "$(run_processes)" ] || break
+        sleep 0.1
+    done
+}
+
 # Leaves neither a test nor a cluster behind, nor what they have made, however the run ends.
 # shellcheck disable=SC2317
 clean_up() {
     local status=$?
     trap - EXIT
     trap '' INT TERM HUP
+    [ -z "$building" ] || end_build
     for _ in 1 2 3 4 5; do
         # shellcheck disable=SC2046
         kill -KILL $(run_processes) 2>/dev/null || break
@@ -463,6 +475,7 @@ run_lanes() {
 exec {lock}<"${BASH_SOURCE[0]}"
 flock -n "$lock" || { echo "run.sh: another run of this checkout is under way" >&2; exit 1; }
 make_scratch
+building=
 trap clean_up EXIT
 trap 'exit 130' INT TERM HUP
 
@@ -472,7 +485,10 @@ mkdir -p "$LOG" && : >"$GREEN" && : >"$FAILED" && : >"$MUSTER_SLURM_FAULTS" &&
     >"$LOG/packages" 2>&1 {lock}<&- ||
     fail_early "install packages" "$LOG/packages"
 echo "building in $MUSTER_BUILD"
-(build) >"$LOG/build" 2>&1 </dev/null || fail_early build "$LOG/build"
+(build) >"$LOG/build" 2>&1 </dev/null &
+building=$!
+wait $building || fail_early build "$LOG/build"
+building=
 echo "built after $SECONDS s"
 [ -z "$under_load" ] || load_all_cpus
 measure_patience
