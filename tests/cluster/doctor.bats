@@ -472,6 +472,6 @@ assert first["check"] == "dir-not-shared" and first["ranks"] == [2, 4, 6] and \
         >"$JOBS/away.conf"
     began=$SECONDS
     run cluster run env SLURM_CONF="$JOBS/away.conf" muster-doctor --slurm-timeout 1
-    in_time 3 $began # the default is 10
+    in_time 5 $began # the default is 10
     found 0 note slurm-silent "scontrol show config: no answer"
 }

@@ -54,7 +54,7 @@ srun() { cluster run timeout -k 10 "$HANG" srun "$@"; }
     local began=$SECONDS
     run srun --mpi=pmix --kill-on-bad-exit=0 -N4 -n4 "$EXCHANGE" fail
     echo "$output"
-    in_time 10 $began # the deadline is 30
+    in_time 15 $began # the deadline is 30
     [ "$(grep -c '^rank 1 (on n2): nccl: couldn.t find a GPU: ask for one$' <<<"$output")" -eq 4 ]
 }
 
@@ -86,7 +86,7 @@ END
     local began=$SECONDS
     run srun --mpi=pmix --kill-on-bad-exit=0 -N4 --ntasks-per-node=2 "$JOBS/comm"
     echo "$output"
-    in_time 10 $began # the deadline is 30
+    in_time 15 $began # the deadline is 30
     [ "$status" -eq 2 ]
     # Each knows its neighbour's node, too.
     [ "$(sed -n 's/^node \(n[1-4]\): .*nccl: couldn.t .*/\1/p' <<<"$output" | sort | tr -d '\n')" \
@@ -116,7 +116,7 @@ END
     local began=$SECONDS
     run srun --mpi=pmix -N4 --ntasks-per-node=2 "$JOBS/alone"
     echo "$output"
-    in_time 10 $began # the deadline is 30
+    in_time 15 $began # the deadline is 30
     [ "$status" -eq 2 ]
     # Nobody was killed before it had said so.
     [ "$(grep -c "^rank 5 (on n3): rendezvous: couldn't use the key 'u.bad key'" <<<"$output")" \

@@ -172,7 +172,7 @@ inner() {
     local began=$SECONDS
     run srun --muster -N4 --ntasks-per-node=2 \
         bash -c "[ \$RANK != 5 ] || exec sleep 1000; exec $RDZV -t 2"
-    in_time 15 $began
+    in_time 25 $began
     [[ $output = *"couldn't meet 1 of 8 ranks within 2 s: rank 5 (on n3) did not come"* ]]
     [[ $output = *"Exited with exit code 69"* ]]
 }
@@ -199,8 +199,8 @@ inner() {
         [shell]='bash -c "kill -9 \$\$"; exit')
     local -A id=()
     for end in "${!ends[@]}"; do
-        id[$end]=$(job -N2 -n2 \
-            "[ \$MUSTER_ATTEMPT != 0 ] || { [ \$RANK = 1 ] && { ${ends[$end]}; }; exec sleep 1000; }")
+        id[$end]=$(job -N2 -n2 "[ \$MUSTER_ATTEMPT != 0 ] || {
+            [ \$RANK = 1 ] && { ${ends[$end]}; }; exec sleep 1000; }")
     done
     for end in "${!ends[@]}"; do
         job_wait "${id[$end]}" 90 COMPLETED

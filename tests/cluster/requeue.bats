@@ -150,7 +150,8 @@ END
         --cflags --libs muster) -Wl,-rpath,"$MUSTER_PREFIX/lib" -o "$JOBS/progress"
     says=$(job -N2 -n2 '[ $MUSTER_ATTEMPT = 5 ] || exec ./progress 2')
     names=$(MUSTER_PROGRESS=saved job -N2 -n2 \
-        '[ $MUSTER_ATTEMPT != 4 ] || exit 0; [ $RANK = 1 ] || exec sleep 1000; touch saved; kill -9 $$')
+        '[ $MUSTER_ATTEMPT != 4 ] || exit 0
+        [ $RANK = 1 ] || exec sleep 1000; touch saved; kill -9 $$')
     job_wait "$says" 150 COMPLETED FAILED
     cat "$(job_output "$says")"
     [ "$(job_state "$says") $(job_restarts "$says")" = "COMPLETED 5" ]
