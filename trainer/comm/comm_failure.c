@@ -6,7 +6,8 @@
 #include "common/clock.h"
 #include "trainer/comm/comm_private.h"
 
-#define NAMED 4 /* ranks that an error names; the rest are only counted */
+#define NAMED 4        /* ranks that an error names; the rest are only counted */
+#define REASON_MAX 800 /* bytes of the reason, after what this rank did */
 
 bool comm_record_failure(struct comm *comm, enum failure failure, enum exit_status status,
 	const char *why)
@@ -41,9 +42,9 @@ void comm_fail_op(struct comm *comm, enum failure failure, const struct err *err
 	else
 		memcpy(why, comm->error.text, sizeof why);
 	err_fail(&comm->error, comm->error.status,
-		"comm: couldn't complete %s of %s after %.1f s: %.800s", comm->now.operation,
-		comm->now.label, clock_now() - comm->now.entered, why);
-	comm->reason = strlen(comm->error.text) - strnlen(why, 800);
+		"comm: couldn't complete %s of %s after %.1f s: %.*s", comm->now.operation,
+		comm->now.label, clock_now() - comm->now.entered, REASON_MAX, why);
+	comm->reason = strlen(comm->error.text) - strnlen(why, REASON_MAX);
 	comm->worded = true;
 }
 
