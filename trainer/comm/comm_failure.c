@@ -42,8 +42,8 @@ void comm_fail_op(struct comm *comm, enum failure failure, const struct err *err
 	else
 		memcpy(why, comm->error.text, sizeof why);
 	err_fail(&comm->error, comm->error.status,
-		"comm: couldn't complete %s of %s after %.1f s: %.*s", comm->now.operation,
-		comm->now.label, clock_now() - comm->now.entered, REASON_MAX, why);
+		"comm: couldn't complete %s of %s after %.1f s: %.*s", comm->now.operation, comm->now.label,
+		clock_now() - comm->now.entered, REASON_MAX, why);
 	comm->reason = strlen(comm->error.text) - strnlen(why, REASON_MAX);
 	comm->worded = true;
 }
