@@ -155,20 +155,6 @@ EOF
     [[ $output = *"no sum may depend on its order"* ]]
 }
 
-# Of "a && b" and "! a" bash hears a failing a only where that is the last word of a test or a
-# function.
-@test "no condition in the middle of a test goes unheard" {
-    cd "$MUSTER_TOP"
-    run awk 'FNR == 1 { held = "" }
-        held != "" && !/^ *(#.*)?$/ { if (!/^ *}/) print held; held = "" }
-        /^ +(! |\[.* \]\]? && )/ && !/ \|\| / && !/(\||\\|&&|\{)$/ {
-            held = FILENAME ":" FNR ": " $0 }' \
-        tests/*.bats tests/*.bash tests/cluster/*.bats tests/cluster/*.bash
-    echo "$output"
-    [ "$status" -eq 0 ]
-    [ -z "$output" ]
-}
-
 @test "without the plugin the tests that start it are skipped" {
     local files first
     mapfile -t files < <(grep -l -- --plugin "$MUSTER_TOP"/tests/cluster/*.bats)

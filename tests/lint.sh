@@ -54,7 +54,7 @@ cd "$top" || exit 2
     echo "lint: couldn't find a source: git has none of that name" >&2 && exit 2
 }
 
-sources=() shell=() bats=() sbatch=() python=() make=() awk=() pages=() prose=()
+sources=() shell=() bats=() tests=() sbatch=() python=() make=() awk=() pages=() prose=()
 for file in "${files[@]}"; do
     [ -f "$file" ] || continue
     case $file in
@@ -69,6 +69,7 @@ for file in "${files[@]}"; do
     *.md) prose+=("$file") ;;
     *) IFS= read -r line <"$file" && [[ $line =~ ^'#!'.*sh$ ]] && shell+=("$file") ;;
     esac
+    case $file in tests/*.bats | tests/*.bash) tests+=("$file") ;; esac
 done
 
 # ---- the checks: each prints its findings ----
@@ -88,6 +89,15 @@ format() { clang-format --dry-run --Werror -- "${sources[@]}" 2>&1 | findings; }
 scripts() { shellcheck -f gcc -- "${shell[@]}"; }
 scripts_bats() { shellcheck -f gcc -e $NOT_IN_BATS -- "${bats[@]}"; }
 scripts_sbatch() { shellcheck -f gcc -e $NOT_IN_SBATCH -- "${sbatch[@]}"; }
+
+# Of "a && b" and "! a" bash hears a failing a only where that is the last word of a test or a
+# function.
+conditions() {
+    awk 'FNR == 1 { held = "" }
+        held != "" && !/^ *(#.*)?$/ { if (!/^ *}/) print held; held = "" }
+        /^ +(! |\[.* \]\]? && )/ && !/ \|\| / && !/(\||\\|&&|\{)$/ {
+            held = FILENAME ":" FNR ": a failure of this condition goes unheard" }' "$@"
+}
 
 # In groff, class w is all warnings; class all has none of macros that do not exist.
 pages_groff() {
@@ -134,6 +144,7 @@ if [ -z "$tidy" ]; then
     ! tool shellcheck shellcheck || {
         check shell scripts && check bats scripts_bats && check sbatch scripts_sbatch
     }
+    check tests conditions "${tests[@]}"
     ! tool man man-db || check pages pages_groff
     ! tool mandoc mandoc || check pages pages_mandoc
     if tool pyflakes3 pyflakes3; then check python python_flakes; else ! tool python3 python3 ||

@@ -200,7 +200,7 @@ inner() {
     local -A id=()
     for end in "${!ends[@]}"; do
         id[$end]=$(job -N2 -n2 "[ \$MUSTER_ATTEMPT != 0 ] || {
-            [ \$RANK = 1 ] && { ${ends[$end]}; }; exec sleep 1000; }")
+            if [ \$RANK = 1 ]; then ${ends[$end]}; fi; exec sleep 1000; }")
     done
     for end in "${!ends[@]}"; do
         job_wait "${id[$end]}" 90 COMPLETED
