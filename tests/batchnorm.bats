@@ -33,8 +33,8 @@ train() {
     ${REPLACE-} muster-train --model mlp --batchnorm --data x.npy --labels y.npy --hidden 24 \
         --classes 4 --global-batch 16 \
         --last-batch pad --microbatch 2 --slots 4 --threads 1 --learning-rate 0.01 --steps 40 \
-        --ckpt-every 15 --rdzv-timeout 20 \
-        --collective-timeout 20 --ckpt-dir "$@"
+        --ckpt-every 15 --rdzv-timeout "$HANG" \
+        --collective-timeout "$HANG" --ckpt-dir "$@"
 }
 
 # Name, dtype and shape of each tensor of a model file, and the values of the one that counts.

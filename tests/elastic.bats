@@ -23,7 +23,7 @@ train() {
         --context 16 --vocabulary 64 \
         --global-batch 16 --microbatch 1 --learning-rate 0.003 --min-learning-rate 0.001 \
         --warmup-steps 3 --threads 1 \
-        --steps 15 --ckpt-every 0 --rdzv-timeout 30 --collective-timeout 30 "$@"
+        --steps 15 --ckpt-every 0 --rdzv-timeout "$HANG" --collective-timeout "$HANG" "$@"
 }
 
 # same_bits DIR DIR STEPS

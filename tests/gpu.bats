@@ -56,7 +56,7 @@ exec "$MUSTER_BUILD/muster-train" "\${args[@]}" --device cpu --threads 1
 END
     export GPU_SMALL="--layers 1 --width 16 --heads 1 --context 16 --steps 300 --ckpt-every 40 --global-batch 4 --microbatch 1"
     export GPU_LARGE="$GPU_SMALL --layers 2 --vocabulary 256"
-    export GPU_PROGRAMS=$PWD/bin GPU_WORK=$BATS_TEST_TMPDIR/work GPU_CHECK_SECONDS=30
+    export GPU_PROGRAMS=$PWD/bin GPU_WORK=$BATS_TEST_TMPDIR/work GPU_CHECK_SECONDS=$HANG
 }
 
 @test "the pack runs in an empty folder with an empty environment" {
@@ -68,7 +68,7 @@ END
     for module in $(sed -n 's/^\(from\|import\) \(train_[a-z_]*\).*/\2/p' muster-gpu/bench/*.py); do
         [ -e "muster-gpu/bench/$module.py" ]
     done
-    run env -i PATH=/usr/bin:/bin muster-gpu/gpu.sh --out out --part-seconds 20
+    run env -i PATH=/usr/bin:/bin muster-gpu/gpu.sh --out out --part-seconds "$HANG"
     [ "$status" = 0 ]
     [[ ${lines[-1]} =~ ^[0-9]+\ passed,\ 0\ failed,\ [0-9]+\ skipped$ ]]
     [ "$(tail -n 1 out/summary)" = "${lines[-1]}" ]
@@ -140,7 +140,8 @@ END
     printf '#!/bin/sh\n' >"$BATS_TEST_TMPDIR/tools/python3" &&
         chmod +x "$BATS_TEST_TMPDIR/tools/python3"
     mkdir bench && printf 'echo "$@"; echo "train-gpu-124M-curves 0.3 %%"\n' >bench/train-gpu.sh
-    PATH=$BATS_TEST_TMPDIR/tools:$PATH run ./gpu.sh --out out
+    PATH=$BATS_TEST_TMPDIR/tools:$PATH run ./gpu.sh --out out --seconds 9999 \
+        --part-seconds $((5 * HANG))
     echo "$output"
     [ "$status" = 0 ]
     grep -q '^gpu, driver: Card, 1' out/summary

@@ -88,7 +88,7 @@ ranks() {
     export MUSTER_RDZV_ID=$((MUSTER_RDZV_ID + 1)) # a new run
     rm -f round-* out-*
     for ((rank = 0; rank < count; rank++)); do
-        WORLD_SIZE=$count RANK=$rank timeout -s KILL 30 "$@" >"out-$rank" 2>&1 3>&- &
+        WORLD_SIZE=$count RANK=$rank timeout -s KILL "$HANG" "$@" >"out-$rank" 2>&1 3>&- &
         pids+=($!)
     done
     printf '%s\n' "${pids[@]}" >pids

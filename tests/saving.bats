@@ -102,7 +102,7 @@ END
     mlp() {
         ${REPLACE-} muster-train --model mlp --data x.npy --labels y.npy --hidden 8 --classes 3 \
             --global-batch 8 --microbatch 1 --threads 1 \
-            --steps 20 --ckpt-every 5 --rdzv-timeout 20 --collective-timeout 20 \
+            --steps 20 --ckpt-every 5 --rdzv-timeout "$HANG" --collective-timeout "$HANG" \
             --ckpt-dir "$@"
     }
     mlp few-alone
@@ -164,8 +164,7 @@ large() {
     ${REPLACE-} taskset -c 0 muster-train --data tokens.u16 --ckpt-dir "$dir" --layers 4 \
         --width 512 --heads 4 --context 64 \
         --vocabulary 64 --global-batch 8 --microbatch 4 --threads 1 --steps 6 --ckpt-every 2 \
-        --rdzv-timeout 20 \
-        --collective-timeout 20 --log-level debug "$@"
+        --rdzv-timeout "$HANG" --collective-timeout "$HANG" --log-level debug "$@"
 }
 
 @test "the trainer is killed before the hand-over: the step before is durable" {

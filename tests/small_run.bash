@@ -48,7 +48,7 @@ train() {
         --context 32 --vocabulary 64 \
         --global-batch 8 --microbatch 1 --learning-rate 0.01 --min-learning-rate 0.001 \
         --warmup-steps 3 --threads 1 \
-        --steps 100 --ckpt-every 20 --rdzv-timeout 20 --collective-timeout 20 "$@"
+        --steps 100 --ckpt-every 20 --rdzv-timeout "$HANG" --collective-timeout "$HANG" "$@"
 }
 
 # slowly COMMAND…: one rank alone, or rank 0 of those that it starts, sleeps after each step, so

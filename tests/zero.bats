@@ -30,7 +30,7 @@ train() {
         --context 8 --vocabulary 64 --global-batch 8 --microbatch 1 --learning-rate 0.003 \
         --min-learning-rate 0.001 \
         --warmup-steps 3 --threads 1 \
-        --steps 100 --ckpt-every 20 --rdzv-timeout 20 --collective-timeout 20 "$@"
+        --steps 100 --ckpt-every 20 --rdzv-timeout "$HANG" --collective-timeout "$HANG" "$@"
 }
 
 # The same tensors, moments and curve as the undisturbed run of one rank, in whatever files.

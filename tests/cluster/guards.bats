@@ -102,8 +102,8 @@ EOF
     make_table
     TRAIN_ARGS="--model mlp --batchnorm --data x.npy --labels y.npy --hidden 24 --classes 4
         --global-batch 16 --last-batch pad --microbatch 2 --slots 4 --threads 1
-        --learning-rate 0.01 --steps 100 --log-level warn --rdzv-timeout 30
-        $COLLECTIVE_TIMEOUT"
+        --learning-rate 0.01 --steps 100 --log-level warn
+        $RDZV_TIMEOUT $COLLECTIVE_TIMEOUT"
     train_now batches --muster -N2 --ntasks-per-node=2 --
     # Or it would have finished before anybody takes its nodes; the notice wakes it.
     job=$(PAUSE_AT=20 train_submit joined --wrap-with ./pausing -N2 --exclusive -- \

@@ -5,12 +5,13 @@
 
 STEPS=${STEPS:-200}
 # A rank that a test has stopped stands still for less.
+RDZV_TIMEOUT="--rdzv-timeout $((10 * ${MUSTER_PATIENCE:-3}))"
 COLLECTIVE_TIMEOUT="--collective-timeout $((30 * ${MUSTER_PATIENCE:-3}))"
 TRAIN_ARGS="--model gpt2 --layers 2 --width 32 --heads 2 --context 32 --vocabulary 256
     --global-batch 16 --microbatch 2
     --slots 8 --steps $STEPS --warmup-steps 20 --learning-rate 2e-3
     --seed 11 --threads 1 --log-level warn
-    $COLLECTIVE_TIMEOUT --rdzv-timeout 30 --keep-last 3"
+    $COLLECTIVE_TIMEOUT $RDZV_TIMEOUT --keep-last 3"
 
 # For setup_file, after cluster_begin: tokens from the project's own English text, a job script, and
 # the undisturbed result, trained by one process alone (which proves on the way that the world size
