@@ -100,7 +100,9 @@ for run, row, nodes in zip(runs, table, (1, 2, 4)):
     assert len(lines) == run["steps"] > 100 and {line["ranks"] for line in lines} == {run["ranks"]}
     assert near(run["tokens_per_second"], median(lambda l: l["tokens_per_second"]))
     for name in "milliseconds", "communication_milliseconds", "exposed_milliseconds":
-        assert near(run[name], median(lambda l: l[name])) and run[name] > 0, (name, run)
+        assert near(run[name], median(lambda l: l[name])), (name, run)
+    # All communication may be hidden.
+    assert run["communication_milliseconds"] > 0 and run["exposed_milliseconds"] >= 0, run
     assert near(run["hidden_milliseconds"],
         median(lambda l: max(l["communication_milliseconds"] -
             l["exposed_milliseconds"], 0)))
