@@ -84,7 +84,7 @@ began() { sed -n "s/.*\"event\": *\"start\".*\"attempt\": *$2[,}].*/&/p" "$JOBS/
 
 waiting() {
     job_submit --muster "$@" \
-        --wrap 'srun --overlap bash -c "echo \$SLURMD_NODENAME \$MUSTER_CKPTD; sleep 100.5"'
+        --wrap 'srun --overlap bash -c "echo \$SLURMD_NODENAME \$MUSTER_CKPTD; sleep 1000.5"'
 }
 
 @test "one service a node: the user's, with no privilege, deaf to signals; nobody else gets at it" {
@@ -292,7 +292,7 @@ taken_when_durable() {
     id=$(waiting -N2 -w n1,n2)
     wait_for 20 grep -q "n2 /run" "$(job_output "$id")"
     grep -q "freezer.*/job_$id/step_" \
-        "/proc/$(cluster_pids -u muster-test1 -f '^sleep 100.5$' | head -n 1)/cgroup"
+        "/proc/$(cluster_pids -u muster-test1 -f '^sleep 1000.5$' | head -n 1)/cgroup"
     if grep step_ "/proc/$(service n1 "$id")/cgroup"; then false; fi
     job_end "$id"
     wait_for 20 nothing_left

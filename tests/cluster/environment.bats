@@ -18,8 +18,9 @@ InteractiveStepOptions="--interactive --preserve-env ./alone"'
 write_scripts() {
     # world FOLDER: a task whose variables are held against what is so.
     printf '#!/bin/sh\nexec /usr/bin/python3 world.py task "$1"\n' >"$JOBS/world"
-    # alone: what is no task notes its variables.
-    printf '#!/bin/sh\nenv -0 >alone.env\nsleep ${1-0}\n' >"$JOBS/alone"
+    # alone [FILE]: what is no task notes its variables, and waits until there is that file.
+    printf '%s\n' '#!/bin/sh' 'env -0 >alone.env' \
+        'until [ -e "${1-alone.env}" ]; do sleep 0.1; done' >"$JOBS/alone"
     # array.sh: a step of each job of an array.
     cat >"$JOBS/array.sh" <<'END2'
 #!/bin/sh
@@ -211,10 +212,11 @@ left_alone() {
         false
     fi
     rm "$JOBS/alone.env"
-    id=$(job_submit --muster -N2 alone 3)
+    id=$(job_submit --muster -N2 alone extern-seen)
     job_wait "$id" 30 RUNNING
     wait_for 10 extern_noted "$id"
     left_alone extern.env
+    : >"$JOBS/extern-seen"
     job_wait "$id" 30 COMPLETED
     left_alone alone.env
 }

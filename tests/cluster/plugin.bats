@@ -257,7 +257,7 @@ inner() {
 
 @test "muster-requeue acts on the attempt that it was asked for, and on no other" {
     # Of a job without a limit scontrol says no end where the main scheduler has started it.
-    id=$(job -N1 -n1 --time=10 'sleep 300')
+    id=$(job -N1 -n1 --time=10 'sleep 1000')
     job_wait "$id" 30 RUNNING
     cluster run "$REQUEUE" --running "$id" 0
     run cluster run "$REQUEUE" --ends "$id" 0

@@ -44,7 +44,7 @@ no_service() { [ -z "$(service "$1")" ] && as_root n1 test ! -e "/run/muster/job
 
 waiting() {
     job_submit --muster -w n1 \
-        --wrap 'srun bash -c "echo \$SLURMD_NODENAME got \${MUSTER_CKPTD-none}; sleep 100.5"'
+        --wrap 'srun bash -c "echo \$SLURMD_NODENAME got \${MUSTER_CKPTD-none}; sleep 1000.5"'
 }
 stopped() { grep -q '^State:[[:space:]]*T' "/proc/$1/status"; }
 

@@ -21,7 +21,7 @@ held() { mkfifo "held-$case-$SLURM_PROCID" && read -r _ <"held-$case-$SLURM_PROC
 touch "up-$case-$SLURM_PROCID-${SLURM_RESTART_COUNT:-0}"
 case $case:$SLURM_PROCID in
 stops:2) kill -STOP $$ ;;
-sleeps:2) exec sleep 43.21 ;;
+sleeps:2) exec sleep 1000 ;;
 dies:2) kill -9 $$ ;;
 ends:2) exit 0 ;;
 miscounts:2) export SLURM_STEP_NUM_TASKS=3 ;;

@@ -9,7 +9,7 @@ load requeue
 setup_file() { requeue_begin; }
 
 @test "a rank that fails at a preemption's SIGTERM brings the job back; at anybody else's it does not" {
-    fails='[ $MUSTER_ATTEMPT = 0 ] || exit 0; trap "exit 1" TERM; echo ready; sleep 300 & wait; exit 1'
+    fails='[ $MUSTER_ATTEMPT = 0 ] || exit 0; trap "exit 1" TERM; echo ready; sleep 1000 & wait; exit 1'
     taken=$(job -N2 -n4 "$fails")
     wait_for 30 said "$taken" ready
     job_preempt "$taken" 0
@@ -25,7 +25,7 @@ setup_file() { requeue_begin; }
 @test "a rank that fails on a node that is being drained brings the job back" {
     id=$(job -N2 -n2 -w n1,n2 \
         '[ $MUSTER_ATTEMPT = 0 ] || exit 0
-        echo ready; until [ -e drained ]; do sleep 0.1; done; [ $RANK = 0 ] || exit 1; sleep 300')
+        echo ready; until [ -e drained ]; do sleep 0.1; done; [ $RANK = 0 ] || exit 1; sleep 1000')
     wait_for 30 said "$id" ready
     cluster run --user root scontrol update nodename=n2 state=drain reason=test
     touch "$JOBS/drained"
@@ -229,7 +229,7 @@ END
 }
 
 @test "a shell beside the training decides nothing, however it ends; a word of the program's own makes no shell of it" {
-    id=$(job -N2 -n2 'echo ready; sleep 300')
+    id=$(job -N2 -n2 'echo ready; sleep 1000')
     wait_for 30 said "$id" ready
     for options in "--overlap -N1 -n1" "--overlap -N2 -n2" "--overlap --pty -N1 -n1"; do
         for end in 'kill -INT $$' 'kill -9 $$' 'exit 1' 'exit 75'; do
@@ -275,7 +275,7 @@ srun -N2 -n2 true
 srun -N1 -n1 bash -c "$1"
 END
     taken=$(job_submit --muster -N2 -n2 after.sh \
-        '[ $MUSTER_ATTEMPT = 0 ] || exit 0; echo ready; exec sleep 300')
+        '[ $MUSTER_ATTEMPT = 0 ] || exit 0; echo ready; exec sleep 1000')
     wait_for 30 said "$taken" ready
     job_preempt "$taken" 0
     restarted_once "$taken" "put back in the queue after attempt 0"
