@@ -28,7 +28,8 @@ teardown() {
     no_faults
     local place
     # What holds something open there may hold it for ever.
-    [ ${#SERVERS[@]} -eq 0 ] || kill "${SERVERS[@]}" || :
+    # shellcheck disable=SC2046
+    kill $(running "${SERVERS[@]}") 2>/dev/null || :
     for place in ?; do
         ! mountpoint -q "$place" || umount -l "$place" || fusermount3 -uz "$place"
     done

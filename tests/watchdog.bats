@@ -31,7 +31,8 @@ setup() {
     PIDS=()
 }
 
-teardown() { [ ${#PIDS[@]} -eq 0 ] || kill -9 "${PIDS[@]}" 2>/dev/null || :; }
+# shellcheck disable=SC2046
+teardown() { kill -9 $(running "${PIDS[@]}") 2>/dev/null || :; }
 
 # stands DIR RANK WORDS: until the record of that rank says so. Tells the line.
 stands() { wait_for 10 stood "$@" || { muster-where -a "$1" && return 1; }; }

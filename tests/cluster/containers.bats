@@ -41,7 +41,7 @@ END_OF_SCRIPT
 
 teardown() {
     # shellcheck disable=SC2046
-    [ ! -e "$BATS_TEST_TMPDIR/pids" ] || kill -KILL $(cat "$BATS_TEST_TMPDIR/pids") 2>/dev/null || :
+    kill -KILL $(noted "$BATS_TEST_TMPDIR/pids") 2>/dev/null || :
     [ -z "${service-}" ] || kill -CONT "$service" 2>/dev/null || :
     rm -rf "$JOBS/inside"
     cluster_explain
@@ -239,7 +239,7 @@ for job in range(int(sys.argv[1]) + 1, int(sys.argv[1]) + 4):
     taken[-1].listen()
 print("listens", flush=True)
 time.sleep(1000)' "$last" >"$BATS_TEST_TMPDIR/stranger" 3>&- &
-    echo $! >>"$BATS_TEST_TMPDIR/pids"
+    note_pid $! >>"$BATS_TEST_TMPDIR/pids"
     wait_for 20 grep -q listens "$BATS_TEST_TMPDIR/stranger"
     WRAP="./contain root"
     run train_now strange --muster --mpi=pmi2 -w n1 -n1 --

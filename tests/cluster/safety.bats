@@ -21,7 +21,7 @@ setup_file() {
 
 teardown() {
     # shellcheck disable=SC2046
-    [ ! -e "$BATS_TEST_TMPDIR/pids" ] || kill -KILL $(cat "$BATS_TEST_TMPDIR/pids") 2>/dev/null || :
+    kill -KILL $(noted "$BATS_TEST_TMPDIR/pids") 2>/dev/null || :
     cluster_explain
 }
 
@@ -196,7 +196,7 @@ END
     slurmd=$(cat "$(dirname "$(cluster status conf)")/../pid/slurmd-n1")
     strace -f -q -p "$slurmd" -e trace=%file -o "$BATS_TEST_TMPDIR/files" 2>/dev/null 3>&- &
     tracer=$!
-    echo $tracer >>"$BATS_TEST_TMPDIR/pids"
+    note_pid $tracer >>"$BATS_TEST_TMPDIR/pids"
     wait_for 10 traced "$slurmd"
     evil=$JOBS/evil-place/x
     export HOME=$evil MUSTER_CKPTD=$evil MUSTER_CKPTD_PROGRAM=$evil MUSTER_RDZV_DIR=$evil \
@@ -268,7 +268,7 @@ stop_helpers() {
     kill -STOP "$(service n1 "$id")"
     touch "$BATS_TEST_TMPDIR/stopping"
     stop_helpers "$BATS_TEST_TMPDIR/stopping" 3>&- &
-    echo $! >>"$BATS_TEST_TMPDIR/pids"
+    note_pid $! >>"$BATS_TEST_TMPDIR/pids"
     cluster run scancel "$id"
     began=$SECONDS
     run srun -w n2 -n1 ./fails.sh

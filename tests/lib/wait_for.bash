@@ -26,3 +26,24 @@ in_time() {
 
 # traced PID: whether strace has all threads of the process.
 traced() { ! grep -q '^TracerPid:[[:space:]]*0$' "/proc/$1"/task/*/status; }
+
+# A pid alone may long be another process's, of whomever.
+# note_pid PID: prints a line for the process, for noted; running PID…: those of these children of
+# the shell that still run.
+note_pid() {
+    local stat
+    read -ra stat <"/proc/$1/stat" && echo "$1 ${stat[21]}" # when it began
+}
+running() {
+    local pid
+    for pid in $(jobs -rp); do [[ " $* " != *" $pid "* ]] || echo "$pid"; done
+}
+
+# noted FILE…: the pids of those of the processes in these files that still run.
+noted() {
+    local pid began stat
+    cat "$@" 2>/dev/null | while read -r pid began; do
+        { read -ra stat <"/proc/$pid/stat"; } 2>/dev/null && [ "${stat[21]}" = "$began" ] &&
+            echo "$pid"
+    done || :
+}

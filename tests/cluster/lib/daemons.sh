@@ -3,13 +3,14 @@
 # each node.
 # shellcheck shell=bash
 
-# daemon_start LOG SPACE COMMAND…
+# daemon_start LOG SPACE COMMAND…: its log says how it ended, if that was not in order.
 daemon_start() {
     local log=$STATE/log/$1 pid
     pid=$(space_pid "$2") || die "couldn't start ${1%.log}: $2 is not up"
     shift 2
-    spawn "$log" env "SLURM_CONF=$STATE/etc/slurm.conf" nsenter --target "$pid" --net --uts \
-        --mount -- "$@"
+    spawn "$log" env "SLURM_CONF=$STATE/etc/slurm.conf" bash -c \
+        '"$@" || printf "%(%FT%T)T ended with status %d\n" -1 $?' daemon \
+        nsenter --target "$pid" --net --uts --mount -- "$@"
 }
 
 # daemon_stop NAME SPACE [SIGNAL]: ends a daemon by its pid, in order, so that it saves its state,
