@@ -17,6 +17,13 @@ setup_file() {
     plugin_locate || return 0
     cluster_begin 4 --plugin "$PLUGIN" "$DRAIN"
     training_begin 2>/dev/null
+    cat >"$JOBS/held" <<'END'
+#!/bin/bash
+# A rank begins when the services of its job are held: it might have saved before.
+until [ -e "held-$SLURM_JOB_ID" ]; do sleep 0.1; done
+exec "$@"
+END
+    chmod a+rx "$JOBS/held"
 }
 
 teardown() {
@@ -51,13 +58,13 @@ hold() {
         pid=$(service "$node" "$job")
         strace -f -p "$pid" -o /dev/null -e trace=fsync,fdatasync \
             -e inject=fsync,fdatasync:delay_enter=1000s 2>/dev/null 3>&- &
-        echo $! >>"$BATS_TEST_TMPDIR/held-$job"
+        note_pid $! >>"$BATS_TEST_TMPDIR/held-$job"
         wait_for 10 traced "$pid"
     done
 }
 # tracers [JOB]: what holds those of the job, or all.
 # shellcheck disable=SC2086
-tracers() { cat "$BATS_TEST_TMPDIR"/held-${1-*} 2>/dev/null; }
+tracers() { noted "$BATS_TEST_TMPDIR"/held-${1-*}; }
 # release [JOB]: those of the job, or all.
 # shellcheck disable=SC2046
 release() { kill $(tracers "$@") 2>/dev/null || :; }
@@ -205,17 +212,20 @@ equals_reference() {
 # that many tasks on each. Prints the job's id. With --held its services are; with --pausing its
 # rank 0 stands still after some steps, until Slurm sends SIGCONT and SIGTERM to it.
 train() {
-    local wrap=() held=
-    [ "$1" != --held ] || { held=yes && shift; }
-    [ "$1" != --pausing ] || { wrap=(--wrap-with ./pausing) && shift; }
+    local wrap='' held=''
+    [ "$1" != --held ] || { held=yes wrap=./held && shift; }
+    [ "$1" != --pausing ] || { wrap+=" ./pausing" && shift; }
     local nodes=${2//,/ } node job
     # shellcheck disable=SC2086
-    job=$(train_submit "$1" "${wrap[@]}" "-N$(wc -w <<<"$nodes")" -w "$2" "--ntasks-per-node=$3" \
-        --gpus-per-task=0 --exclusive -- \
+    job=$(train_submit "$1" --wrap-with "$wrap" "-N$(wc -w <<<"$nodes")" -w "$2" \
+        "--ntasks-per-node=$3" --gpus-per-task=0 --exclusive -- \
         --ckpt-writers "$4" --ckpt-slots 1 --log-level debug "${@:5}")
     for node in $nodes; do wait_for 20 has_service "$node" "$job" >&2; done
-    # shellcheck disable=SC2086
-    [ -z "$held" ] || hold "$job" $nodes >&2
+    if [ -n "$held" ]; then
+        # shellcheck disable=SC2086
+        hold "$job" $nodes >&2
+        touch "$JOBS/held-$job"
+    fi
     echo "$job"
 }
 

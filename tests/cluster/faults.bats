@@ -64,29 +64,29 @@ node_dies() {
 }
 
 @test "a whole node dies" {
-    for try in 1 2 3; do
-        node_dies dead-node-$try
-        grep -q "_step_get_gres_cnt JobId=$job node offset invalid" \
-            "$(cluster status log)/slurmctld.log" || break
-        cat "$JOBS/dead-node-$try.log"
-        slurm_fault "the next attempt of a job whose node had died got no GPUs"
-        wait_for 60 node_is "$node" idle
-    done
+    unless_lost_gpus node_dies dead-node
     job_is "$job" COMPLETED
-    train_equals_reference "dead-node-$try"
+    train_equals_reference "$name"
 }
 
-@test "a node is cut off and heals after the next attempt has begun" {
-    start cut-node -N2 -- --ckpt-every 20 --collective-timeout 20
-    # The first node: rank 0, whose late writes would do the most harm.
+# cut_off NAME: the first of a training's two nodes: it has rank 0, whose late writes would do the
+# most harm. It heals in the next attempt.
+cut_off() {
+    start "$1" -N2 -- --ckpt-every 20 --collective-timeout 20
     node=${nodes[0]}
-    echo "node $node is cut off at step $(train_step cut-node)"
+    echo "node $node is cut off at step $(train_step "$1")"
     go_on
     cluster cut "$node"
-    wait_for 90 train_attempt_has cut-node 1 5
+    wait_for 90 went_on_or_ended "$1"
     cluster heal "$node"
-    job_wait "$job" 120 COMPLETED
-    cat "$JOBS/cut-node.log"
+    job_wait "$job" 120 COMPLETED FAILED
+}
+went_on_or_ended() { train_attempt_has "$1" 1 5 || [ "$(job_state "$job")" = FAILED ]; }
+
+@test "a node is cut off and heals after the next attempt has begun" {
+    unless_lost_gpus cut_off cut-node
+    cat "$JOBS/$name.log"
+    job_is "$job" COMPLETED
     # Slurm requeued it once; what the healed node's ranks ask for is of another attempt and changes
     # nothing. But its srun has the controller cancel a step whose id the new attempt's step has
     # too, and that one's ranks get a SIGTERM; or SIGKILL, which nothing else here sends.
@@ -94,12 +94,12 @@ node_dies() {
         slurm_fault \
             "a step was cancelled in place of the one of the attempt before, which had its id"
         [ "$(job_restarts "$job")" -eq 2 ]
-        grep -q "slurmstepd-n.*STEP $job.0 ON n. CANCELLED AT" "$JOBS/cut-node.log"
-        [ "$(train_notices cut-node)" -eq 1 ] ||
+        grep -q "slurmstepd-n.*STEP $job.0 ON n. CANCELLED AT" "$JOBS/$name.log"
+        [ "$(train_notices "$name")" -eq 1 ] ||
             grep -q '^muster: rank . on n. was killed by signal 9 (Killed), the first of' \
-                "$JOBS/cut-node.log"
+                "$JOBS/$name.log"
     fi
-    train_equals_reference cut-node
+    train_equals_reference "$name"
     wait_for 60 node_is "$node" idle
 }
 
@@ -132,19 +132,25 @@ END
     train_equals_reference daemons
 }
 
-@test "a slurmd is killed in training and stays away: the job resumes elsewhere" {
+# slurmd_dies NAME: of one of a training's two nodes, for good.
+slurmd_dies() {
     # It stands still for good, or the training would be over before Slurm has missed the node.
-    start dead-slurmd -N2 -- --ckpt-every 20
+    start "$1" -N2 -- --ckpt-every 20
     node=${nodes[1]}
-    echo "the slurmd of $node dies at step $(train_step dead-slurmd)"
+    echo "the slurmd of $node dies at step $(train_step "$1")"
     cluster kill-slurmd "$node"
-    job_wait "$job" 150 COMPLETED
+    job_wait "$job" 150 COMPLETED FAILED
     cluster start-slurmd "$node"
-    cat "$JOBS/dead-slurmd.log"
+}
+
+@test "a slurmd is killed in training and stays away: the job resumes elsewhere" {
+    unless_lost_gpus slurmd_dies dead-slurmd
+    cat "$JOBS/$name.log"
+    job_is "$job" COMPLETED
     grep "JobId=$job " "$(cluster status log)/slurmctld.log" |
         grep -q "due to failure of node $node"
     [ "$(job_restarts "$job")" -ge 1 ]
-    train_equals_reference dead-slurmd
+    train_equals_reference "$name"
     wait_for 60 node_is "$node" idle
 }
 

@@ -66,6 +66,7 @@ cluster_explain() {
     [ -z "${BATS_TEST_COMPLETED-}" ] && [ "$(id -u)" = 0 ] || return 0
     cluster run timeout 5 squeue -a -o 'job %i %T on %N (%r)' || :
     cluster status | grep '^node:' || :
+    grep -H ' ended with status ' "$(cluster status log)"/*.out || :
     for log in "$(cluster status log)"/slurmctld.log "$(cluster status log)"/slurmd-n?.log \
         "$(find "$JOBS" -name 'slurm-*.out' -printf '%T@ %p\n' 2>/dev/null | sort -n | tail -n 1 |
         cut -d' ' -f2)"; do
@@ -141,6 +142,29 @@ resume_drained() {
         told_nobody "$name" || continue
         slurm_fault "Kill task failed: slurmstepd could not reach an srun that was gone"
         cluster run --user root scontrol update "NodeName=$name" State=RESUME
+    done
+}
+
+# lost_gpus JOB: whether Slurm gave the job's next attempt no GPUs, which it may do where one of its
+# nodes has just been set DOWN. That attempt's srun has failed then, and with it the job.
+lost_gpus() {
+    grep -q "_step_get_gres_cnt JobId=$1 node offset invalid" \
+        "$(cluster status log)/slurmctld.log" &&
+        slurm_fault "the next attempt of a job whose node had died got no GPUs"
+}
+
+# unless_lost_gpus FUNCTION NAME: runs FUNCTION NAME-1, which takes $node from a job of that name,
+# $job, and waits for the job's end; again under a new name where that met lost_gpus, three times at
+# most. $name is the last one.
+# shellcheck disable=SC2154 # FUNCTION sets node and job
+unless_lost_gpus() {
+    local try
+    for try in 1 2 3; do
+        name=$2-$try
+        "$1" "$name"
+        lost_gpus "$job" || return 0
+        cat "$JOBS/$name.log"
+        wait_for 60 node_is "$node" idle
     done
 }
 

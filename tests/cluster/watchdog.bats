@@ -88,23 +88,30 @@ silent() {
     echo "$job" >"$JOBS/stopped.job"
 }
 
-@test "a node is cut off: the ranks on the others end within the deadline and name its ranks" {
-    job=$(submit cut)
-    wait_for 60 train_attempt_has cut 0 20
-    read -r first last < <(nodes_of "$job")
+# cut_off NAME: the last of a training's two nodes, until its ranks have ended.
+cut_off() {
+    job=$(submit "$1")
+    wait_for 60 train_attempt_has "$1" 0 20
+    read -r first node < <(nodes_of "$job")
     begin=$EPOCHREALTIME
-    cluster cut "$last"
-    ended_in_time cut "$begin" 0 1
-    [ "$(silent cut "$last")" = "2 3" ]
-    [ "$(silent cut "$first")" = "" ]
+    cluster cut "$node"
+    ended_in_time "$1" "$begin" 0 1
+    [ "$(silent "$1" "$node")" = "2 3" ]
+    [ "$(silent "$1" "$first")" = "" ]
     # On the node itself all is over as well, with nobody to tell.
-    wait_for 15 nothing_runs_on "$job" "$last"
-    cluster heal "$last"
-    echo "$job" >"$JOBS/cut.job"
+    wait_for 15 nothing_runs_on "$job" "$node"
+    cluster heal "$node"
+    job_wait "$job" 90 COMPLETED FAILED
+}
+
+@test "a node is cut off: the ranks on the others end within the deadline and name its ranks" {
+    unless_lost_gpus cut_off cut
+    echo "$job" >"$JOBS/$name.job"
+    echo "$name" >"$BATS_FILE_TMPDIR/cut"
 }
 
 @test "both jobs resume, to the bits of an undisturbed run" {
-    for name in stopped cut; do
+    for name in stopped "$(cat "$BATS_FILE_TMPDIR/cut")"; do
         job_wait "$(cat "$JOBS/$name.job")" 90 COMPLETED
         [ "$(job_restarts "$(cat "$JOBS/$name.job")")" -eq 1 ] || {
             grep '^muster' "$JOBS/$name.log" && return 1
