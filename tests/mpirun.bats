@@ -42,9 +42,10 @@ launch() {
 }
 
 @test "a rank that does not come is named, and mpirun ends with 69" {
-    run launch -n 3 bash -c '[ $PMIX_RANK != 1 ] || exec sleep 1235; exec muster-rdzv -t 2'
+    local mark=3$RANDOM # beside another run of this test
+    run launch -n 3 bash -c "[ \$PMIX_RANK != 1 ] || exec sleep $mark; exec muster-rdzv -t 2"
     echo "$output"
     [ "$status" -eq 69 ]
     [[ $output = *"couldn't meet 1 of 3 ranks within 2 s: rank 1 (on $(hostname)) did not come"* ]]
-    ! pgrep -f 'sleep 1235' || false
+    ! pgrep -f "^sleep $mark" || false
 }

@@ -53,6 +53,13 @@ wait_saved() { wait_for 10 [ -e "$1/$(printf step-%08d "$2")" ]; }
 # For a test that slows the service's disk.
 root_traces() { [ "$(id -u)" = 0 ] || skip "only root can trace the service"; }
 
+# held COMMAND…: one rank alone, or rank 0 of those that it starts, does its first step, and no more
+# until slow_disk has been called.
+held() {
+    rm -f slow-now
+    STEPS_AFTER=$PWD/slow-now LD_PRELOAD=$MUSTER_BUILD/tests/tools/.libs/slow_steps.so "$@"
+}
+
 # slow_disk SECONDS PID…: each fsync of these processes takes longer from now on.
 slow_disk() {
     local seconds=$1 pid
@@ -64,6 +71,7 @@ slow_disk() {
         wait_for 10 traced "$pid"
         kill -CONT "$pid"
     done
+    touch slow-now
 }
 
 @test "one file or many, from one rank or all: the same state, and it is resumed by any world" {
@@ -113,7 +121,7 @@ END
 
 @test "the service is killed in mid-training: another takes over, no step is lost, saves go on" {
     local pid service
-    REPLACE=exec train orphaned --steps 400 >orphaned.out 2>&1 3>&- &
+    REPLACE=exec slowly train orphaned --steps 400 >orphaned.out 2>&1 3>&- &
     pid=$!
     wait_step orphaned 50
     service=$(service_of $pid)
@@ -132,9 +140,8 @@ is_gone() { ! kill -0 "$1" 2>/dev/null; }
 # Kills all of PIDS once every rank's log has the words; then their services finish what they have,
 # and are gone.
 kill_at_words() {
-    local services pid rank
-    wait_log rank0.out "checkpoint: the service is pid"
-    mapfile -t services < <(for pid in "${PIDS[@]}"; do pgrep -x muster-ckptd -P "$pid" || :; done)
+    local services=() pid rank
+    for pid in "${PIDS[@]}"; do services+=("$(service_of "$pid")"); done
     slow_disk 0.1 "${services[@]}"
     for rank in "${!PIDS[@]}"; do wait_log "rank$rank.out" "$1"; done
     kill -9 "${PIDS[@]}"
@@ -146,7 +153,7 @@ kill_at_words() {
     root_traces
     local n
     for n in 1 4; do
-        slowly start_world $n "handed$n" --ckpt-writers all --ckpt-every 40 --log-level debug
+        held slowly start_world $n "handed$n" --ckpt-writers all --ckpt-every 40 --log-level debug
         kill_at_words 'step 40 is handed over'
         cat rank*.out
         [ "$(saved_steps "handed$n" | tail -n 1)" -ge 40 ]
@@ -173,7 +180,7 @@ large() {
     train() { large "$@"; }
     for writers in rank0 all; do
         n=$([ $writers = all ] && echo 2 || echo 1)
-        start_world "$n" "torn$n" --ckpt-writers $writers
+        held start_world "$n" "torn$n" --ckpt-writers $writers
         # What is handed over waits for the lines of its steps to be durable.
         wait_log rank0.out 'checkpoint: the service is pid'
         slow_disk 5 "${PIDS[0]}"
@@ -194,7 +201,7 @@ large() {
 @test "a slow disk keeps training waiting only when it is lapped" {
     root_traces
     local pid
-    REPLACE=exec slowly train slow --steps 450 --ckpt-every 150 >slow.out 2>&1 3>&- &
+    REPLACE=exec held slowly train slow --steps 450 --ckpt-every 150 >slow.out 2>&1 3>&- &
     pid=$!
     slow_disk 0.1 "$(service_of $pid)"
     wait $pid
@@ -208,14 +215,14 @@ assert len(saves) == 3
 print(saves)
 assert all(s["flush"] > 0.5 and s["stall"] < 0.1 for s in saves)
 END
-    REPLACE=exec train lapped --ckpt-every 2 --ckpt-slots 1 --steps 20 >lapped.out 2>&1 3>&- &
+    REPLACE=exec held train lapped --ckpt-every 2 --ckpt-slots 1 --steps 20 >lapped.out 2>&1 3>&- &
     pid=$!
     slow_disk 0.2 "$(service_of $pid)"
     wait $pid
     grep -q 'training waited [0-9.]* s for the save before' lapped.out
     # Without patience for that, a step goes unsaved instead.
-    REPLACE=exec train impatient --ckpt-every 2 --ckpt-slots 1 --steps 20 --collective-timeout 0.5 \
-        >impatient.out 2>&1 3>&- &
+    REPLACE=exec held train impatient --ckpt-every 2 --ckpt-slots 1 --steps 20 \
+        --collective-timeout 0.5 >impatient.out 2>&1 3>&- &
     pid=$!
     slow_disk 0.2 "$(service_of $pid)"
     wait $pid

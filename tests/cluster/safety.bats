@@ -169,8 +169,9 @@ END
     # Nor can another process of the user's take a helper over.
     as 1 n1 "$MUSTER_PREFIX/libexec/muster-requeue" --settle=3 --deadline=4242 1 0 >/dev/null 2>&1 \
         3>&- &
-    wait_for 10 pgrep -f '^[^ ]*muster-requeue --settle=3 --deadline=4242'
-    pid=$(pgrep -f '^[^ ]*muster-requeue --settle=3 --deadline=4242')
+    helper() { cluster_pids -f '^[^ ]*muster-requeue --settle=3 --deadline=4242' | grep .; }
+    wait_for 10 helper
+    pid=$(helper)
     run as 1 n1 ls "/proc/$pid/fd"
     [[ $status -ne 0 && $output = *"Permission denied"* ]]
     run as 1 n1 strace -qq -o /dev/null -p "$pid"
