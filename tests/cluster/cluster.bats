@@ -33,9 +33,12 @@ machine() {
     findmnt -rno TARGET,SOURCE,FSTYPE | grep -v ' fuse' # those of other tests come and go
     ls -d /var/tmp/muster-cluster* /run/netns/* /sys/fs/cgroup/freezer/muster-* 2>/dev/null || true
     ls -d /dev/shm/muster-[0-9]*/standing-* 2>/dev/null || true # the records of killed ranks
-    getent passwd muster-test1 muster-test2 || true
     sha256sum /etc/hosts /etc/resolv.conf /etc/munge/munge.key /etc/slurm/*.conf 2>/dev/null || true
 }
+
+# The users go with the machine's last cluster.
+others_are_up() { grep -qs ' muster-cluster:' /proc/[0-9]*/mountinfo; }
+no_users() { others_are_up || ! getent passwd muster-test1 muster-test2; }
 
 # The ids of the namespaces that the cluster's spaces live in.
 namespaces() {
@@ -295,6 +298,7 @@ four_sleep() {
     cluster down
     [ -z "$(processes)" ]
     diff <(echo "$before") <(machine)
+    wait_for 20 no_users
     # The kernel gives a number again: what somebody has begun since may have one of them.
     cd "$BATS_TEST_TMPDIR"
     run bash -c 'lsns -rno NS,PID | grep -wFf namespaces | cut -d" " -f2 | grep -xFf pids'

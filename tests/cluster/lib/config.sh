@@ -102,6 +102,7 @@ SlurmdParameters=config_overrides
 ReturnToService=2
 SlurmdTimeout=$((${MUSTER_CLUSTER_DOWN_AFTER:-6} * slow))
 MessageTimeout=$((5 * slow))
+BatchStartTimeout=$((10 * slow))
 KillWait=${MUSTER_CLUSTER_KILLWAIT:-5}
 UnkillableStepTimeout=$((180 * slow))
 JobRequeue=1
