@@ -80,6 +80,34 @@ steps() { (cd "$1" && echo step-*[0-9]); }
     done
 }
 
+@test "the state of a checkpoint and its values are shown, verified and compared" {
+    check 0 muster-ckpt show "$MUSTER_TOP/tests/golden/v2"
+    [[ $output = *"tensors: 3, 43 parameters"*"state: 4 tensors, "* ]]
+    [[ $output =~ average\ +F32\ +\[4,6\]\ +3\ boxes ]]
+    [[ $output =~ updates\ +I64\ +\[\]\ +- ]]
+    [[ $output =~ values.*epoch\ +4 ]]
+    check 0 muster-ckpt show --json "$MUSTER_TOP/tests/golden/v2"
+    python3 -c 'import json, sys
+shown = json.load(sys.stdin)
+assert shown["values"] == {"epoch": 4, "betas": {"$tuple": [0.9, 0.95]}}
+assert {s["name"]: (s["dtype"], s["shape"], s["boxes"]) for s in shown["state"]} == {
+    "average": ("F32", [4, 6], 3), "generator": ("U8", [16], 1),
+    "nothing": ("F16", [0, 3], 1), "updates": ("I64", [], 1)}' <<<"$output"
+    local step=step-00000006
+    cp -r "$MUSTER_TOP/tests/golden/v2-boxes" "$BATS_TEST_TMPDIR/v2"
+    check 0 muster-ckpt diff --all "$MUSTER_TOP/tests/golden/v2-boxes" "$BATS_TEST_TMPDIR/v2"
+    [[ ${lines[-1]} = "identical: all bits of 7 tensors and their optimizer states" ]]
+    check 1 muster-ckpt diff "$MUSTER_TOP/tests/golden/v2" "$MUSTER_TOP/tests/golden/v2-boxes"
+    [[ $output =~ values.epoch\ +4\ +6 ]]
+    [[ ${lines[-1]} = "6 of 7 tensors differ, and so do the values" ]]
+    flip "$BATS_TEST_TMPDIR/v2/$step/values.json" 3
+    check 65 muster-ckpt verify --deep "$BATS_TEST_TMPDIR/v2"
+    [[ $output = *"values.json"* ]]
+    # Without its values it is another model to a trainer, and its weights can be exported.
+    check 0 muster-ckpt export "$MUSTER_TOP/tests/golden/v2" "$BATS_TEST_TMPDIR/hf"
+    ! grep -q average "$BATS_TEST_TMPDIR"/hf/* || false
+}
+
 @test "a training is listed with its losses" {
     check 0 muster-ckpt ls run
     [ ${#lines[@]} -eq 7 ]

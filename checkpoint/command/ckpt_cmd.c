@@ -16,11 +16,25 @@
 #include <time.h>
 
 #include "checkpoint/format/manifest.h"
+#include "checkpoint/format/record.h"
 #include "common/auto.h"
 #include "common/io.h"
 #include "common/number.h"
 
 /* ---- places ---- */
+
+int ckpt_cmd_values(struct ckpt *ckpt, json_t **values, struct err *err)
+{
+	AUTO_FREE char *text = NULL;
+	size_t size;
+	*values = NULL;
+	if (ckpt_read_values(ckpt, &text, &size, err) < 0)
+		return -1;
+	if (!text)
+		return 0;
+	*values = record_parse(text, size, JSON_REJECT_DUPLICATES, "checkpoint: the values", err);
+	return *values ? 0 : -1;
+}
 
 int64_t ckpt_cmd_step(const char *text)
 {

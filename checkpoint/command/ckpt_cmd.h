@@ -10,6 +10,7 @@
 #include <stdint.h>
 
 #include "checkpoint/directory/ckpt_dir.h"
+#include "checkpoint/load/ckpt.h"
 #include "common/err.h"
 
 /* Runs with argv[0] "muster-ckpt NAME" and returns the exit status. --help and usage errors exit
@@ -39,6 +40,9 @@ void ckpt_place_close(struct ckpt_place *place);
 /* Whether `path` itself is a checkpoint folder: it has a manifest, or its name is that of a
  * step. */
 bool ckpt_place_is_step(const char *path);
+
+/* Reads the checkpoint's values; *values is the caller's, NULL when it has none. */
+int ckpt_cmd_values(struct ckpt *ckpt, json_t **values, struct err *err);
 
 /* The step that `text` names: "1000" or "step-00001000"; -1 for anything else. */
 int64_t ckpt_cmd_step(const char *text);

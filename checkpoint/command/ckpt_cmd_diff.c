@@ -40,8 +40,8 @@ static const struct argp argp = { .options = option_rows,
 		   "(master, m, v). A and B are step folders, or checkpoint directories whose newest ones "
 		   "are taken. A cell says \"same\" where all bits are, else the largest absolute and "
 		   "relative difference.\vDifferences of the configuration are listed and do not count.\n\n"
-		   "Exit status: 0 all tensors and states are the same bits, 1 they differ, 65 one of them "
-		   "is damaged." };
+		   "Exit status: 0 all tensors, states and values are the same, 1 they differ, 65 one of "
+		   "them is damaged." };
 
 struct comparison {
 	const struct options *options;
@@ -49,7 +49,7 @@ struct comparison {
 	struct ckpt *ckpt[2];
 	struct progress progress;
 	struct ckpt_table table;
-	json_t *tensors;
+	json_t *tensors, *values[2]; /* values: NULL where there are none */
 	size_t same, different;
 };
 
@@ -62,6 +62,8 @@ static void add_cell(struct ckpt_table *table, enum ckpt_diff_kind kind,
 		ckpt_table_add(table, "only in %c", kind == CKPT_DIFF_ONLY_A ? 'A' : 'B');
 	else if (kind == CKPT_DIFF_SHAPE)
 		ckpt_table_add(table, "other shape");
+	else if (kind == CKPT_DIFF_TYPE)
+		ckpt_table_add(table, "other type");
 	else if (kind == CKPT_DIFF_NONE)
 		ckpt_table_add(table, "-");
 	else if (difference->same)
@@ -73,7 +75,7 @@ static void add_cell(struct ckpt_table *table, enum ckpt_diff_kind kind,
 
 static json_t *part_json(enum ckpt_diff_kind kind, const struct ckpt_difference *difference)
 {
-	static const char *const kinds[] = { "compared", "only_a", "only_b", "shape", "none" };
+	static const char *const kinds[] = { "compared", "only_a", "only_b", "shape", "type", "none" };
 	json_t *part = json_pack("{s:s}", "found", kinds[kind]);
 	if (kind == CKPT_DIFF_COMPARED)
 		json_object_update_new(part,
@@ -113,19 +115,19 @@ static void advance(void *arg, uint64_t bytes)
 /* ---- settings ---- */
 
 /* Everything in the manifest in which two runs may differ, as one object. */
-static json_t *settings_of(const struct ckpt *ckpt)
+static json_t *settings_of(const struct ckpt *ckpt, json_t *values)
 {
 	const struct manifest *m = ckpt_manifest(ckpt);
 	char seed[24];
 	snprintf(seed, sizeof seed, "%" PRIu64, m->seed);
-	return json_pack("{s:I, s:I, s:s, s:i, s:o, s:O, s:O}", "step", (json_int_t)m->step, "cursor",
-		(json_int_t)m->cursor, "seed", seed, "world_size", m->world_size, "loss",
-		ckpt_cmd_number(m->loss), "config", m->config, "numerics", m->numerics);
+	return json_pack("{s:I, s:I, s:s, s:i, s:o, s:O, s:O, s:O*}", "step", (json_int_t)m->step,
+		"cursor", (json_int_t)m->cursor, "seed", seed, "world_size", m->world_size, "loss",
+		ckpt_cmd_number(m->loss), "config", m->config, "numerics", m->numerics, "values", values);
 }
 
 static json_t *compare_settings(const struct comparison *c)
 {
-	json_t *a = settings_of(c->ckpt[0]), *b = settings_of(c->ckpt[1]);
+	json_t *a = settings_of(c->ckpt[0], c->values[0]), *b = settings_of(c->ckpt[1], c->values[1]);
 	json_t *differences = ckpt_diff_json(a, b);
 	json_decref(a);
 	json_decref(b);
@@ -166,10 +168,12 @@ static void print_settings(const json_t *differences)
 static int print_result(struct comparison *c)
 {
 	json_t *settings = compare_settings(c);
+	bool same_values = c->values[0] ? json_equal(c->values[0], c->values[1]) : !c->values[1];
+	bool identical = c->different == 0 && same_values;
 	int printed;
 	if (c->options->words.json) {
 		printed = ckpt_cmd_print_json(json_pack("{s:b, s:I, s:I, s:o, s:O}", "identical",
-			(int)(c->different == 0), "same_tensors", (json_int_t)c->same, "different_tensors",
+			(int)identical, "same_tensors", (json_int_t)c->same, "different_tensors",
 			(json_int_t)c->different, "settings", settings, "tensors", c->tensors));
 	} else {
 		print_settings(settings);
@@ -177,12 +181,15 @@ static int print_result(struct comparison *c)
 		if (json_array_size(c->tensors) > 0)
 			ckpt_table_print(&c->table);
 		if (c->different)
-			printf("%zu of %zu tensors differ\n", c->different, c->same + c->different);
+			printf("%zu of %zu tensors differ%s\n", c->different, c->same + c->different,
+				same_values ? "" : ", and so do the values");
+		else if (!same_values)
+			printf("all bits of %zu tensors are the same, but the values differ\n", c->same);
 		else
 			printf("identical: all bits of %zu tensors and their optimizer states\n", c->same);
 		printed = ckpt_cmd_flush();
 	}
-	return printed != EXIT_OK ? printed : c->different ? EXIT_DIFFERENT : EXIT_OK;
+	return printed != EXIT_OK ? printed : identical ? EXIT_OK : EXIT_DIFFERENT;
 }
 
 static int open_both(struct comparison *c, struct err *err)
@@ -194,6 +201,8 @@ static int open_both(struct comparison *c, struct err *err)
 		if (ckpt_open_folder(&place->dir, place->name, ckpt_step_of(place->name),
 				CKPT_CMD_IO_TIMEOUT, &c->ckpt[i], err)
 			< 0)
+			return err_prefix(err, "%s/%s", place->dir.path, place->name);
+		if (ckpt_cmd_values(c->ckpt[i], &c->values[i], err) < 0)
 			return err_prefix(err, "%s/%s", place->dir.path, place->name);
 	}
 	return 0;
@@ -225,6 +234,7 @@ int ckpt_cmd_diff(int argc, char **argv)
 	for (int i = 0; i < 2; i++) {
 		ckpt_close(c.ckpt[i]);
 		ckpt_place_close(&c.place[i]);
+		json_decref(c.values[i]);
 	}
 	ckpt_table_clear(&c.table);
 	json_decref(c.tensors);

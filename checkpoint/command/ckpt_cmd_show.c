@@ -23,12 +23,6 @@ static const struct argp argp = { .options = option_rows,
 		"Shows the newest checkpoint in DIR, that of STEP, or the one in STEPDIR: when and by whom "
 		"it was saved, the configuration, what its bits depend on, its files and tensors." };
 
-static const char *const role_names[] = { [MANIFEST_MODEL] = "model",
-	[MANIFEST_OPTIMIZER] = "optimizer",
-	[MANIFEST_INDEX] = "index",
-	[MANIFEST_CONFIG] = "config",
-	[MANIFEST_OTHER] = "other" };
-
 static json_t *shape_json(const struct safetensors_tensor *tensor)
 {
 	json_t *shape = json_array();
@@ -46,38 +40,56 @@ static json_t *files_json(const struct manifest *manifest)
 	for (size_t i = 0; i < manifest->file_count; i++) {
 		const struct manifest_file *file = &manifest->files[i];
 		json_array_append_new(files,
-			json_pack("{s:s, s:s, s:I, s:s}", "name", file->name, "role", role_names[file->role],
-				"size", (json_int_t)file->size, "xxh3_128", hash_hex(file->hash, hex)));
+			json_pack("{s:s, s:s, s:I, s:s}", "name", file->name, "role",
+				manifest_role_name(file->role), "size", (json_int_t)file->size, "xxh3_128",
+				hash_hex(file->hash, hex)));
 	}
 	return files;
+}
+
+static json_t *tensor_json(const struct safetensors_tensor *tensor)
+{
+	return json_pack("{s:s, s:s, s:o}", "name", tensor->name, "dtype",
+		safetensors_dtype_name(tensor->dtype), "shape", shape_json(tensor));
 }
 
 static json_t *tensors_json(const struct ckpt *ckpt)
 {
 	json_t *tensors = json_array();
 	for (size_t i = 0; i < ckpt_tensor_count(ckpt); i++) {
-		const struct safetensors_tensor *tensor = ckpt_tensor_at(ckpt, i);
-		json_array_append_new(tensors,
-			json_pack("{s:s, s:s, s:o, s:b}", "name", tensor->name, "dtype",
-				safetensors_dtype_name(tensor->dtype), "shape", shape_json(tensor), "state",
-				(int)ckpt_has_state(ckpt, tensor->name)));
+		json_t *tensor = tensor_json(ckpt_tensor_at(ckpt, i));
+		json_object_set_new(tensor, "state",
+			json_boolean(ckpt_has_state(ckpt, ckpt_tensor_at(ckpt, i)->name)));
+		json_array_append_new(tensors, tensor);
 	}
 	return tensors;
 }
 
-static int show_json(const struct ckpt_place *place, const struct ckpt *ckpt)
+static json_t *state_json(const struct ckpt *ckpt)
+{
+	json_t *tensors = json_array();
+	for (size_t i = ckpt_tensor_count(ckpt); i < ckpt_tensor_total(ckpt); i++) {
+		json_t *tensor = tensor_json(ckpt_tensor_at(ckpt, i));
+		json_object_set_new(tensor, "boxes", json_integer((json_int_t)ckpt_tensor_boxes(ckpt, i)));
+		json_array_append_new(tensors, tensor);
+	}
+	return tensors;
+}
+
+static int show_json(const struct ckpt_place *place, const struct ckpt *ckpt, const json_t *values)
 {
 	const struct manifest *m = ckpt_manifest(ckpt);
 	char seed[24];
 	snprintf(seed, sizeof seed, "%" PRIu64, m->seed);
-	return ckpt_cmd_print_json(json_pack(
-		"{s:s, s:s, s:I, s:i, s:s, s:i, s:f, s:s, s:I, s:o, s:o, s:b, s:O, s:O, s:o, s:o}",
+	return ckpt_cmd_print_json(json_pack("{s:s, s:s, s:I, s:i, s:s, s:i, s:f, s:s, s:I, s:o, s:o, "
+										 "s:b, s:O, s:O, s:o, s:o, s:o, s:O?}",
 		"directory", place->dir.path, "folder", place->name, "step", (json_int_t)m->step, "attempt",
 		m->attempt, "token", m->token, "world_size", m->world_size, "time", m->time, "seed", seed,
 		"cursor", (json_int_t)m->cursor, "loss", ckpt_cmd_number(m->loss), "validation_loss",
 		ckpt_cmd_number(m->validation_loss), "pinned",
 		pin_is_set(place->dir.fd, place->name, NULL) == 1, "config", m->config, "numerics",
-		m->numerics, "files", files_json(m), "tensors", tensors_json(ckpt)));
+		m->numerics, "files", files_json(m), "tensors", tensors_json(ckpt), "state",
+		state_json(ckpt), "values", values));
 }
 
 /* ---- text output ---- */
@@ -132,7 +144,7 @@ static void show_files(const struct manifest *manifest)
 		const struct manifest_file *file = &manifest->files[i];
 		char size[16], hex[HASH_HEX_SIZE];
 		ckpt_table_add(&table, "  %s", file->name);
-		ckpt_table_add(&table, "%s", role_names[file->role]);
+		ckpt_table_add(&table, "%s", manifest_role_name(file->role));
 		ckpt_table_add(&table, "%s", progress_bytes((double)file->size, size));
 		ckpt_table_add(&table, "%s", hash_hex(file->hash, hex));
 	}
@@ -141,30 +153,58 @@ static void show_files(const struct manifest *manifest)
 	ckpt_table_clear(&table);
 }
 
+static void add_tensor(struct ckpt_table *table, const struct safetensors_tensor *tensor)
+{
+	json_t *shape = shape_json(tensor);
+	char *text = json_dumps(shape, JSON_COMPACT);
+	ckpt_table_add(table, "  %s", tensor->name);
+	ckpt_table_add(table, "%s", safetensors_dtype_name(tensor->dtype));
+	ckpt_table_add(table, "%s", text ? text : "?");
+	free(text);
+	json_decref(shape);
+}
+
 static void show_tensors(const struct ckpt *ckpt)
 {
 	struct ckpt_table table = { .columns = 4 };
 	uint64_t total = 0;
 	for (size_t i = 0; i < ckpt_tensor_count(ckpt); i++) {
 		const struct safetensors_tensor *tensor = ckpt_tensor_at(ckpt, i);
-		json_t *shape = shape_json(tensor);
-		char *text = json_dumps(shape, JSON_COMPACT);
 		uint64_t elements = 0;
 		safetensors_elements(tensor->shape, tensor->dims, &elements);
 		total += elements;
-		ckpt_table_add(&table, "  %s", tensor->name);
-		ckpt_table_add(&table, "%s", safetensors_dtype_name(tensor->dtype));
-		ckpt_table_add(&table, "%s", text ? text : "?");
+		add_tensor(&table, tensor);
 		ckpt_table_add(&table, "%s", ckpt_has_state(ckpt, tensor->name) ? "master m v" : "-");
-		free(text);
-		json_decref(shape);
 	}
 	printf("tensors: %zu, %" PRIu64 " parameters\n", ckpt_tensor_count(ckpt), total);
 	ckpt_table_print(&table);
 	ckpt_table_clear(&table);
 }
 
-static int show_text(const struct ckpt_place *place, const struct ckpt *ckpt)
+static void show_state(const struct ckpt *ckpt)
+{
+	struct ckpt_table table = { .columns = 4 };
+	uint64_t total = 0;
+	char size[16];
+	size_t first = ckpt_tensor_count(ckpt), end = ckpt_tensor_total(ckpt);
+	if (first == end)
+		return;
+	for (size_t i = first; i < end; i++) {
+		const struct safetensors_tensor *tensor = ckpt_tensor_at(ckpt, i);
+		size_t boxes = ckpt_tensor_boxes(ckpt, i);
+		total += tensor->end - tensor->begin;
+		add_tensor(&table, tensor);
+		if (boxes == 1)
+			ckpt_table_add(&table, "-");
+		else
+			ckpt_table_add(&table, "%zu boxes", boxes);
+	}
+	printf("state: %zu tensors, %s\n", end - first, progress_bytes((double)total, size));
+	ckpt_table_print(&table);
+	ckpt_table_clear(&table);
+}
+
+static int show_text(const struct ckpt_place *place, const struct ckpt *ckpt, const json_t *values)
 {
 	const struct manifest *m = ckpt_manifest(ckpt);
 	char time[32], loss[24], validation[24];
@@ -179,7 +219,20 @@ static int show_text(const struct ckpt_place *place, const struct ckpt *ckpt)
 	show_group("numerics", m->numerics);
 	show_files(m);
 	show_tensors(ckpt);
+	show_state(ckpt);
+	show_group("values", values);
 	return ckpt_cmd_flush();
+}
+
+/* The exit status; -1 with err set where the checkpoint can't be read. */
+static int show(const struct ckpt_place *place, struct ckpt *ckpt, bool as_json, struct err *err)
+{
+	json_t *values;
+	if (ckpt_cmd_values(ckpt, &values, err) < 0)
+		return -1;
+	int status = as_json ? show_json(place, ckpt, values) : show_text(place, ckpt, values);
+	json_decref(values);
+	return status;
 }
 
 int ckpt_cmd_show(int argc, char **argv)
@@ -188,21 +241,21 @@ int ckpt_cmd_show(int argc, char **argv)
 		.most = 2,
 		.what = "a checkpoint directory and a step, or a step folder" };
 	struct ckpt_place place;
-	struct ckpt *ckpt;
+	struct ckpt *ckpt = NULL;
 	struct err err;
 	argp_parse(&argp, argc, argv, 0, NULL, &words);
 	if (ckpt_place_open(&place, words.word[0], words.word[1], &err) < 0)
 		return ckpt_cmd_fail(&err);
-	int status;
-	if (ckpt_open_folder(&place.dir, place.name, ckpt_step_of(place.name), CKPT_CMD_IO_TIMEOUT,
-			&ckpt, &err)
-		< 0) {
+	int status = ckpt_open_folder(&place.dir, place.name, ckpt_step_of(place.name),
+					 CKPT_CMD_IO_TIMEOUT, &ckpt, &err)
+			< 0
+		? -1
+		: show(&place, ckpt, words.json, &err);
+	if (status < 0) {
 		err_prefix(&err, "%s/%s", place.dir.path, place.name);
 		status = ckpt_cmd_fail(&err);
-	} else {
-		status = words.json ? show_json(&place, ckpt) : show_text(&place, ckpt);
-		ckpt_close(ckpt);
 	}
+	ckpt_close(ckpt);
 	ckpt_place_close(&place);
 	return status;
 }

@@ -1,6 +1,7 @@
 # checkpoint/format/: what the files of a checkpoint hold.
 noinst_LTLIBRARIES += libcheckpoint.la
 libcheckpoint_la_SOURCES = \
+	checkpoint/format/boxes.c checkpoint/format/boxes.h \
 	checkpoint/format/gpt2.c checkpoint/format/gpt2.h \
 	checkpoint/format/manifest.c checkpoint/format/manifest.h \
 	checkpoint/format/record.c checkpoint/format/record.h \

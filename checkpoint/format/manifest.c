@@ -28,9 +28,16 @@ static const char *const roles[] = {
 	[MANIFEST_INDEX] = "index",
 	[MANIFEST_CONFIG] = "config",
 	[MANIFEST_OTHER] = "other",
+	[MANIFEST_STATE] = "state",
+	[MANIFEST_VALUES] = "values",
 };
 
 #define ROLES (sizeof roles / sizeof roles[0])
+
+const char *manifest_role_name(enum manifest_role role)
+{
+	return roles[role];
+}
 
 struct manifest *manifest_create(void)
 {
@@ -132,8 +139,12 @@ static const char *fault_of(const struct manifest *manifest)
 		return "config";
 	if (!json_is_object(manifest->numerics))
 		return "numerics";
+	int values = 0;
 	for (size_t i = 0; i < manifest->file_count; i++) {
 		const struct manifest_file *file = &manifest->files[i];
+		values += file->role == MANIFEST_VALUES;
+		if (values > 1)
+			return "role of a file";
 		if (!valid_name(file->name) || manifest_find(manifest, file->name) != file)
 			return "name of a file";
 		if (file->size > INT64_MAX)
@@ -164,13 +175,23 @@ static json_t *encode_loss(double loss)
 	return isnan(loss) ? json_null() : json_real(loss);
 }
 
+/* The version from which on there is the role. */
+static int version_of(enum manifest_role role)
+{
+	return role == MANIFEST_STATE || role == MANIFEST_VALUES ? 2 : 1;
+}
+
 /* The members before "step". */
 static json_t *encode_format(const struct manifest *manifest)
 {
+	int version = 1;
+	for (size_t i = 0; i < manifest->file_count; i++)
+		if (version_of(manifest->files[i].role) > version)
+			version = version_of(manifest->files[i].role);
 	if (manifest->parts == 0)
-		return json_pack("{s:s, s:i}", "format", FORMAT, "version", MANIFEST_VERSION);
-	return json_pack("{s:s, s:i, s:i, s:i}", "format", PART_FORMAT, "version", MANIFEST_VERSION,
-		"part", manifest->part + 1, "parts", manifest->parts);
+		return json_pack("{s:s, s:i}", "format", FORMAT, "version", version);
+	return json_pack("{s:s, s:i, s:i, s:i}", "format", PART_FORMAT, "version", version, "part",
+		manifest->part + 1, "parts", manifest->parts);
 }
 
 /* NULL when out of memory, or when a text is not UTF-8. */
@@ -263,10 +284,11 @@ static int get_hash(const json_t *json, struct hash128 *hash, struct err *err)
 	return 0;
 }
 
-static int get_role(const json_t *json, enum manifest_role *role, struct err *err)
+static int get_role(const json_t *json, int version, enum manifest_role *role, struct err *err)
 {
 	for (size_t i = 0; json_is_string(json) && i < ROLES; i++)
-		if (strcmp(roles[i], json_string_value(json)) == 0) {
+		if (strcmp(roles[i], json_string_value(json)) == 0
+			&& version_of((enum manifest_role)i) <= version) {
 			*role = (enum manifest_role)i;
 			return 0;
 		}
@@ -281,7 +303,7 @@ static int parse_file(struct manifest *manifest, const json_t *json, struct err 
 	int64_t size;
 	if (!name || !valid_name(name))
 		return err_fail(err, EXIT_DATA, "manifest: a file has no valid name");
-	if (get_role(json_object_get(json, "role"), &role, err) < 0
+	if (get_role(json_object_get(json, "role"), manifest->version, &role, err) < 0
 		|| get_integer(json, "size", 0, INT64_MAX, &size, err) < 0)
 		return -1;
 	/* Check before allocating: the size is believed only if there are as many hashes as it
@@ -356,10 +378,11 @@ static int parse_members(struct manifest *manifest, json_t *object, struct err *
 	return 0;
 }
 
-static int check_version(const json_t *object, const char *format, bool *newer, struct err *err)
+static int check_version(struct manifest *manifest, const json_t *object, const char *format,
+	bool *newer, struct err *err)
 {
-	const char *found = json_string_value(json_object_get(object, "format"));
 	int64_t version;
+	const char *found = json_string_value(json_object_get(object, "format"));
 	if (!found || strcmp(found, format) != 0)
 		return err_fail(err, EXIT_DATA, "manifest: it is not one of a checkpoint");
 	if (get_integer(object, "version", 1, INT64_MAX, &version, err) < 0)
@@ -371,6 +394,7 @@ static int check_version(const json_t *object, const char *format, bool *newer, 
 			", the newest this program knows is %d; use a newer Muster",
 			version, MANIFEST_VERSION);
 	}
+	manifest->version = (int)version;
 	return 0;
 }
 
@@ -397,7 +421,7 @@ static struct manifest *parse_text(const void *text, size_t size, const char *fo
 	struct manifest *manifest = manifest_create();
 	int result = manifest ? 0 : err_set(err, "manifest: no memory");
 	if (result == 0)
-		result = check_version(object, format, newer, err);
+		result = check_version(manifest, object, format, newer, err);
 	if (result == 0 && strcmp(format, PART_FORMAT) == 0)
 		result = parse_part(manifest, object, err);
 	if (result == 0)

@@ -13,7 +13,7 @@
 #include "common/hash.h"
 
 #define MANIFEST_NAME "manifest.json"
-#define MANIFEST_VERSION 1
+#define MANIFEST_VERSION 2 /* the newest; a manifest gets the lowest that knows all its roles */
 /* Bytes that one chunk hash covers; a file's last chunk may be shorter. */
 #define MANIFEST_CHUNK (16u << 20)
 #define MANIFEST_SIZE_MAX (256u << 20) /* bytes; no manifest is larger */
@@ -24,8 +24,13 @@ enum manifest_role {
 	MANIFEST_OPTIMIZER,
 	MANIFEST_INDEX,
 	MANIFEST_CONFIG,
-	MANIFEST_OTHER
+	MANIFEST_OTHER,
+	MANIFEST_STATE, /* from version 2 on, as the next */
+	MANIFEST_VALUES
 };
+
+/* "model" and so on. */
+const char *manifest_role_name(enum manifest_role role);
 
 struct manifest_file {
 	char name[256]; /* a plain name in the checkpoint's folder */
@@ -37,8 +42,9 @@ struct manifest_file {
 };
 
 struct manifest {
-	int64_t step;                    /* steps done; a resume starts at step + 1 */
-	int attempt;                     /* the attempt that saved it */
+	int version;  /* of the format, of a parsed text; manifest_encode chooses its own */
+	int64_t step; /* steps done; a resume starts at step + 1 */
+	int attempt;  /* the attempt that saved it */
 	char token[MANIFEST_TOKEN_SIZE]; /* the token in that attempt's owner.json */
 	int world_size;
 	double time; /* seconds since the epoch */

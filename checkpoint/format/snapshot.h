@@ -12,14 +12,22 @@
 #include "checkpoint/format/safetensors.h"
 #include "common/err.h"
 
-/* A whole logical tensor of the model in the compute dtype: row-major, without padding. */
+/* Where a box lies in its tensor. Both have as many dimensions as the box. */
+struct snapshot_box {
+	int64_t shape[SAFETENSORS_DIMS];  /* of the whole tensor */
+	int64_t offset[SAFETENSORS_DIMS]; /* of the box's first element */
+};
+
+/* A tensor: row-major, without padding. */
 struct snapshot_tensor {
-	const char *name; /* Hugging Face's name */
+	const char *name; /* in the model's files, Hugging Face's name */
 	enum safetensors_dtype dtype;
 	int dims;
 	int64_t shape[SAFETENSORS_DIMS];
-	int writer;       /* the part that writes it, from 0 */
-	const void *data; /* NULL when another part has it */
+	int writer;                     /* the part that writes it, from 0 */
+	const void *data;               /* NULL when another part has it */
+	bool state;                     /* in the state's files, not in the model's */
+	const struct snapshot_box *box; /* of the state: a box of the tensor; NULL: all of it */
 };
 
 /* The optimizer's states; each is fp32, with one value for each element of its tensor. */
@@ -69,8 +77,9 @@ struct snapshot {
 	uint64_t seed;
 	const char *config_json;   /* {"identity": {…}, "schedule": {…}, "operation": {…}} */
 	const char *numerics_json; /* {…} */
-	const char *model_json;    /* the text of config.json */
-	const struct snapshot_tensor *tensors;
+	const char *model_json;    /* the text of config.json; NULL: no such file */
+	const char *values_json;   /* the text of values.json, an object; NULL: no such file */
+	const struct snapshot_tensor *tensors; /* the model's, then the state's */
 	size_t tensor_count;
 	const struct snapshot_slice *slices;
 	size_t slice_count;

@@ -1,14 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Opens a checkpoint. The manifest says which bytes it has, shard.c verifies them, and the tables
- * built here map (tensor, element range) to positions in files. Contents that contradict each other
- * count as damage, just like a wrong hash. */
+/* Opens a checkpoint. The manifest says which bytes it has, and shard.c verifies them. */
 #include "checkpoint/load/ckpt.h"
 
 #include <errno.h>
 #include <fcntl.h>
 #include <inttypes.h>
-#include <jansson.h>
-#include <limits.h>
 #include <stdarg.h>
 #include <stdbool.h>
 #include <stdio.h>
@@ -18,7 +14,6 @@
 #include <unistd.h>
 
 #include "checkpoint/directory/removable.h"
-#include "checkpoint/format/record.h"
 #include "checkpoint/load/ckpt_private.h"
 #include "common/auto.h"
 #include "common/clock.h"
@@ -27,8 +22,7 @@
 
 #define RETRY_SECONDS 0.5
 
-static int damaged(struct err *err, const char *format, ...) __attribute__((format(printf, 2, 3)));
-static int damaged(struct err *err, const char *format, ...)
+int ckpt_damaged(struct err *err, const char *format, ...)
 {
 	char text[sizeof err->text];
 	va_list args;
@@ -60,7 +54,7 @@ static int read_text(int fd, char **text, size_t *size, struct err *err)
 	if (fstat(fd, &st) < 0)
 		return open_fault(MANIFEST_NAME, err);
 	if (!S_ISREG(st.st_mode) || st.st_size > (off_t)MANIFEST_SIZE_MAX)
-		return damaged(err, MANIFEST_NAME " is no regular file or too large");
+		return ckpt_damaged(err, MANIFEST_NAME " is no regular file or too large");
 	*text = malloc((size_t)st.st_size + 1);
 	if (!*text)
 		return err_set(err, "checkpoint: no memory for a manifest of %lld bytes",
@@ -94,7 +88,7 @@ static int read_manifest(struct ckpt *ckpt, const struct ckpt_dir *dir, int64_t 
 		return newer || err->status != EXIT_DATA ? -1 : CKPT_DAMAGED;
 	}
 	if (step >= 0 && ckpt->manifest->step != step)
-		return damaged(err, "its manifest is that of step %" PRId64, ckpt->manifest->step);
+		return ckpt_damaged(err, "its manifest is that of step %" PRId64, ckpt->manifest->step);
 	return 0;
 }
 
@@ -133,150 +127,11 @@ static int open_sources(struct ckpt *ckpt, double io_timeout, struct err *err)
 			.fd = -1 };
 	for (size_t i = 0; i < manifest->file_count; i++) {
 		enum manifest_role role = manifest->files[i].role;
-		if (role != MANIFEST_MODEL && role != MANIFEST_OPTIMIZER)
+		if (role != MANIFEST_MODEL && role != MANIFEST_OPTIMIZER && role != MANIFEST_STATE)
 			continue;
 		int result = read_header(&ckpt->sources[i], err);
 		if (result < 0)
 			return result;
-	}
-	return 0;
-}
-
-/* ---- tables ---- */
-
-static int by_name(const void *a, const void *b)
-{
-	return strcmp(((const struct place *)a)->tensor->name, ((const struct place *)b)->tensor->name);
-}
-
-static int index_tensors(struct ckpt *ckpt, struct err *err)
-{
-	const struct manifest *manifest = ckpt->manifest;
-	size_t total = 0;
-	for (size_t i = 0; i < manifest->file_count; i++)
-		if (manifest->files[i].role == MANIFEST_MODEL)
-			total += ckpt->sources[i].header->count;
-	ckpt->places = calloc(total + 1, sizeof *ckpt->places);
-	if (!ckpt->places)
-		return err_set(err, "checkpoint: no memory");
-	for (size_t i = 0; i < manifest->file_count; i++) {
-		struct source *source = &ckpt->sources[i];
-		for (size_t t = 0; manifest->files[i].role == MANIFEST_MODEL && t < source->header->count;
-			 t++)
-			ckpt->places[ckpt->place_count++] =
-				(struct place) { &source->header->tensors[t], source };
-	}
-	qsort(ckpt->places, total, sizeof *ckpt->places, by_name);
-	for (size_t i = 1; i < total; i++)
-		if (by_name(&ckpt->places[i - 1], &ckpt->places[i]) == 0)
-			return damaged(err, "tensor %s is there twice", ckpt->places[i].tensor->name);
-	return 0;
-}
-
-struct place *ckpt_place_find(const struct ckpt *ckpt, const char *name)
-{
-	struct safetensors_tensor key_tensor = { .name = (char *)name };
-	struct place key = { &key_tensor, NULL };
-	return bsearch(&key, ckpt->places, ckpt->place_count, sizeof key, by_name);
-}
-
-uint64_t ckpt_elements(const struct safetensors_tensor *tensor)
-{
-	uint64_t elements = 0;
-	safetensors_elements(tensor->shape, tensor->dims, &elements);
-	return elements;
-}
-
-/* Appends one entry of "slices"; adds its element count to *base. */
-static int add_slice(struct ckpt *ckpt, struct source *source, const json_t *entry, uint64_t *base,
-	struct err *err)
-{
-	const char *name = json_string_value(json_array_get(entry, 0));
-	const json_t *first = json_array_get(entry, 1), *count = json_array_get(entry, 2);
-	struct place *place = name ? ckpt_place_find(ckpt, name) : NULL;
-	if (!place || !json_is_integer(first) || !json_is_integer(count)
-		|| json_integer_value(first) < 0 || json_integer_value(count) < 0)
-		return damaged(err, "a slice of %s is not valid", source->shard.file->name);
-	struct slice slice = { place->tensor, (uint64_t)json_integer_value(first),
-		(uint64_t)json_integer_value(count), *base, source };
-	uint64_t elements = ckpt_elements(place->tensor);
-	if (slice.first > elements || slice.count > elements - slice.first
-		|| __builtin_add_overflow(*base, slice.count, base))
-		return damaged(err, "a slice of tensor %s is out of range", name);
-	ckpt->slices[ckpt->slice_count++] = slice;
-	return 0;
-}
-
-/* The flat arrays must have exactly as many elements as the slices. */
-static int check_states(const struct source *source, uint64_t elements, struct err *err)
-{
-	for (int s = 0; s < SNAPSHOT_STATES; s++) {
-		const struct safetensors_tensor *state =
-			safetensors_find(source->header, snapshot_state_name(s));
-		if (!state || state->dtype != SAFETENSORS_F32 || ckpt_elements(state) != elements)
-			return damaged(err, "%s has no array %s of %" PRIu64 " elements in F32",
-				source->shard.file->name, snapshot_state_name(s), elements);
-	}
-	return 0;
-}
-
-static int add_slices(struct ckpt *ckpt, struct source *source, struct err *err)
-{
-	const char *text = safetensors_note(source->header, "slices");
-	json_t *slices =
-		text ? record_parse(text, strlen(text), 0, "checkpoint: the list of slices", err) : NULL;
-	uint64_t base = 0;
-	int result = 0;
-	size_t count = json_array_size(slices);
-	struct slice *more = realloc(ckpt->slices, (ckpt->slice_count + count + 1) * sizeof *more);
-	if (more)
-		ckpt->slices = more;
-	if (!more)
-		result = err_set(err, "checkpoint: no memory");
-	else if (text && !slices && err->status != EXIT_DATA)
-		result = -1;
-	else if (!json_is_array(slices))
-		result = damaged(err, "%s does not say which slices it holds", source->shard.file->name);
-	for (size_t i = 0; result == 0 && i < count; i++)
-		result = add_slice(ckpt, source, json_array_get(slices, i), &base, err);
-	json_decref(slices);
-	return result == 0 ? check_states(source, base, err) : result;
-}
-
-static int by_tensor(const void *a, const void *b)
-{
-	const struct slice *x = a, *y = b;
-	int order = strcmp(x->tensor->name, y->tensor->name);
-	if (order)
-		return order;
-	if (x->first != y->first)
-		return x->first < y->first ? -1 : 1;
-	return (x->count > y->count) - (x->count < y->count);
-}
-
-static int index_slices(struct ckpt *ckpt, struct err *err)
-{
-	/* The list must exist even without an optimizer. */
-	ckpt->slices = calloc(1, sizeof *ckpt->slices);
-	if (!ckpt->slices)
-		return err_set(err, "checkpoint: no memory");
-	for (size_t i = 0; i < ckpt->manifest->file_count; i++) {
-		int result = ckpt->manifest->files[i].role == MANIFEST_OPTIMIZER
-			? add_slices(ckpt, &ckpt->sources[i], err)
-			: 0;
-		if (result < 0)
-			return result;
-	}
-	qsort(ckpt->slices, ckpt->slice_count, sizeof *ckpt->slices, by_tensor);
-	uint64_t next = 0;
-	for (size_t i = 0; i < ckpt->slice_count; i++) {
-		const struct slice *slice = &ckpt->slices[i];
-		bool last = i + 1 == ckpt->slice_count || ckpt->slices[i + 1].tensor != slice->tensor;
-		if (slice->first != next
-			|| (last && slice->first + slice->count != ckpt_elements(slice->tensor)))
-			return damaged(err, "the slices of tensor %s do not cover it exactly once",
-				slice->tensor->name);
-		next = last ? 0 : slice->first + slice->count;
 	}
 	return 0;
 }
@@ -290,6 +145,7 @@ void ckpt_close(struct ckpt *ckpt)
 	for (size_t i = 0; ckpt->sources && i < ckpt->manifest->file_count; i++) {
 		shard_close(&ckpt->sources[i].shard);
 		safetensors_destroy(ckpt->sources[i].header);
+		json_decref(ckpt->sources[i].boxes);
 	}
 	if (ckpt->manifest_fd >= 0)
 		close(ckpt->manifest_fd);
@@ -297,9 +153,8 @@ void ckpt_close(struct ckpt *ckpt)
 		close(ckpt->fd);
 	manifest_destroy(ckpt->manifest);
 	free(ckpt->cache.data);
+	ckpt_tables_free(ckpt);
 	free(ckpt->sources);
-	free(ckpt->places);
-	free(ckpt->slices);
 	free(ckpt);
 }
 
@@ -313,11 +168,7 @@ static int fill(struct ckpt *ckpt, const struct ckpt_dir *dir, const char *folde
 	int result = read_manifest(ckpt, dir, step, err);
 	if (result == 0)
 		result = open_sources(ckpt, io_timeout, err);
-	if (result == 0)
-		result = index_tensors(ckpt, err);
-	if (result == 0)
-		result = index_slices(ckpt, err);
-	return result;
+	return result == 0 ? ckpt_tables_make(ckpt, err) : result;
 }
 
 int ckpt_open(const struct ckpt_dir *dir, int64_t step, double io_timeout, struct ckpt **ckpt,

@@ -20,10 +20,10 @@ struct ckpt; /* used by one thread at a time */
 #define CKPT_DAMAGED (-2)
 
 /* Opens the checkpoint of `step`. Checks the manifest, the sizes and headers of all shards, and
- * that the optimizer's slices cover each tensor they name exactly once. `io_timeout` limits the
- * seconds for which an I/O error is retried, by opening anew, before it becomes EXIT_LOST; this
- * holds for the functions below too. Until ckpt_close no process removes the checkpoint, where the
- * file system has locks. */
+ * that the boxes of a tensor, and the optimizer's slices of one, cover it exactly once.
+ * `io_timeout` limits the seconds for which an I/O error is retried, by opening anew, before it
+ * becomes EXIT_LOST; this holds for the functions below too. Until ckpt_close no process removes
+ * the checkpoint, where the file system has locks. */
 int ckpt_open(const struct ckpt_dir *dir, int64_t step, double io_timeout, struct ckpt **ckpt,
 	struct err *err);
 
@@ -69,16 +69,26 @@ int ckpt_open_below(const struct ckpt_dir *dir, int64_t below, double io_timeout
 
 const struct manifest *ckpt_manifest(const struct ckpt *ckpt);
 
-/* Name, dtype and shape of a tensor of the model, or NULL. For ckpt_tensor_at, 0 ≤ index <
- * ckpt_tensor_count; the order is by name. */
+/* Name, dtype and shape of a tensor of the model or of the state, or NULL. */
 const struct safetensors_tensor *ckpt_tensor_find(const struct ckpt *ckpt, const char *name);
+
+/* The tensors of the model have the indices below ckpt_tensor_count, those of the state the indices
+ * from there up to ckpt_tensor_total; each in the order of their names. */
 size_t ckpt_tensor_count(const struct ckpt *ckpt);
+size_t ckpt_tensor_total(const struct ckpt *ckpt);
 const struct safetensors_tensor *ckpt_tensor_at(const struct ckpt *ckpt, size_t index);
 
-/* Reads elements [first, first + count) of a model tensor, in its dtype (which must have whole
- * bytes: not F4 or F6). */
+/* In how many boxes it is stored; 1: whole. */
+size_t ckpt_tensor_boxes(const struct ckpt *ckpt, size_t index);
+
+/* Reads elements [first, first + count) of a tensor, from whichever boxes hold them, in its dtype
+ * (which must have whole bytes: not F4 or F6). */
 int ckpt_read_tensor(struct ckpt *ckpt, const char *name, uint64_t first, uint64_t count, void *out,
 	struct err *err);
+
+/* Reads values.json. *text is malloc'ed and the caller's, with a NUL after its *size bytes; NULL
+ * when the checkpoint has no such file. */
+int ckpt_read_values(struct ckpt *ckpt, char **text, size_t *size, struct err *err);
 
 /* Whether the checkpoint has optimizer state for `tensor`. */
 bool ckpt_has_state(const struct ckpt *ckpt, const char *tensor);

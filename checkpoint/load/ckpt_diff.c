@@ -94,20 +94,53 @@ static int compare_part(struct comparing *c, int part,
 	return 0;
 }
 
-static int64_t count_at(const void *raw, size_t i)
+/* ---- elements that are not converted to fp32 ---- */
+
+/* The value of an element, as near as fp64 comes to it; not a number for types that have no
+ * arithmetic here. */
+static double value_at(enum safetensors_dtype dtype, const void *raw, size_t i)
 {
-	return (int64_t)bytes_le64((const unsigned char *)raw + 8 * i);
+	const unsigned char *at = (const unsigned char *)raw + i * (safetensors_dtype_bits(dtype) / 8);
+	double real;
+	switch (dtype) {
+	case SAFETENSORS_BOOL:
+	case SAFETENSORS_U8: return *at;
+	case SAFETENSORS_I8: return (int8_t)*at;
+	case SAFETENSORS_U16: return bytes_le16(at);
+	case SAFETENSORS_I16: return (int16_t)bytes_le16(at);
+	case SAFETENSORS_U32: return bytes_le32(at);
+	case SAFETENSORS_I32: return (int32_t)bytes_le32(at);
+	case SAFETENSORS_U64: return (double)bytes_le64(at);
+	case SAFETENSORS_I64: return (double)(int64_t)bytes_le64(at);
+	case SAFETENSORS_F64: memcpy(&real, at, sizeof real); return real;
+	default: return NAN;
+	}
 }
 
-/* Compares integers, in which a model counts batches, exactly: fp32 can't represent them all. */
-static int compare_counts(struct comparing *c, const struct safetensors_tensor *const tensors[2],
+static void diff_exact(struct ckpt_difference *difference, enum safetensors_dtype dtype,
+	const void *a, const void *b, size_t count)
+{
+	const size_t width = safetensors_dtype_bits(dtype) / 8;
+	for (size_t i = 0; i < count; i++) {
+		if (memcmp((const char *)a + i * width, (const char *)b + i * width, width) == 0)
+			continue;
+		difference->same = false;
+		difference->differing++;
+		add_distance(difference, value_at(dtype, a, i), value_at(dtype, b, i));
+	}
+}
+
+/* Compares bit by bit what fp32 can't represent. Both have one type. */
+static int compare_exact(struct comparing *c, const struct safetensors_tensor *const tensors[2],
 	struct ckpt_difference *difference, struct err *err)
 {
 	void *raw[2] = { c->values[0], c->values[1] };
+	const enum safetensors_dtype dtype = tensors[0]->dtype;
+	const size_t width = safetensors_dtype_bits(dtype) / 8, most = BLOCK * sizeof(float) / width;
 	uint64_t elements = 0;
 	safetensors_elements(tensors[0]->shape, tensors[0]->dims, &elements);
-	for (uint64_t first = 0; first < elements; first += BLOCK / 2) {
-		size_t count = elements - first < BLOCK / 2 ? (size_t)(elements - first) : BLOCK / 2;
+	for (uint64_t first = 0; first < elements; first += most) {
+		size_t count = elements - first < most ? (size_t)(elements - first) : most;
 		for (int side = 0; side < 2; side++) {
 			int result =
 				ckpt_read_tensor(c->ckpt[side], tensors[side]->name, first, count, raw[side], err);
@@ -116,14 +149,9 @@ static int compare_counts(struct comparing *c, const struct safetensors_tensor *
 				return result;
 			}
 			if (c->progress)
-				c->progress(c->arg, 8 * count);
+				c->progress(c->arg, width * count);
 		}
-		for (size_t i = 0; i < count; i++)
-			if (count_at(raw[0], i) != count_at(raw[1], i)) {
-				difference->same = false;
-				difference->differing++;
-				add_distance(difference, (double)count_at(raw[0], i), (double)count_at(raw[1], i));
-			}
+		diff_exact(difference, dtype, raw[0], raw[1], count);
 	}
 	return 0;
 }
@@ -139,42 +167,58 @@ static bool same_shape(const struct safetensors_tensor *a, const struct safetens
 		&& memcmp(a->shape, b->shape, (size_t)a->dims * sizeof a->shape[0]) == 0;
 }
 
-static bool is_count(const struct safetensors_tensor *tensor)
+static bool is_float(const struct safetensors_tensor *tensor)
 {
-	return tensor->dtype == SAFETENSORS_I64;
+	return safetensors_is_float(tensor->dtype);
+}
+
+static enum ckpt_diff_kind kind_of(const struct comparing *c, int part,
+	const struct safetensors_tensor *a, const struct safetensors_tensor *b)
+{
+	bool in_a = has_part(c->ckpt[0], part, a), in_b = has_part(c->ckpt[1], part, b);
+	if (!in_a || !in_b)
+		return in_a ? CKPT_DIFF_ONLY_A : in_b ? CKPT_DIFF_ONLY_B : CKPT_DIFF_NONE;
+	if (!same_shape(a, b))
+		return CKPT_DIFF_SHAPE;
+	if (part == 0 && a->dtype != b->dtype && !(is_float(a) && is_float(b)))
+		return CKPT_DIFF_TYPE;
+	return CKPT_DIFF_COMPARED;
 }
 
 static int compare_tensor(struct comparing *c, const struct safetensors_tensor *const tensors[2],
 	struct ckpt_tensor_diff *diff, struct err *err)
 {
 	const struct safetensors_tensor *a = tensors[0], *b = tensors[1];
+	int result = 0;
 	*diff = (struct ckpt_tensor_diff) { .name = a ? a->name : b->name,
 		.dtypes_differ = a && b && a->dtype != b->dtype };
 	for (int side = 0; side < 2; side++)
-		if (tensors[side] && !safetensors_is_float(tensors[side]->dtype)
-			&& tensors[side]->dtype != SAFETENSORS_I64)
+		if (tensors[side] && safetensors_dtype_bits(tensors[side]->dtype) % 8)
 			return err_fail(err, EXIT_DATA,
 				"diff: tensor %s has elements of type %s, which can't be compared", diff->name,
 				safetensors_dtype_name(tensors[side]->dtype));
-	for (int p = 0; p < CKPT_DIFF_PARTS; p++) {
-		bool in_a = has_part(c->ckpt[0], p, a), in_b = has_part(c->ckpt[1], p, b);
+	for (int p = 0; result == 0 && p < CKPT_DIFF_PARTS; p++) {
 		diff->difference[p].same = true;
-		diff->kind[p] = !in_a && !in_b                        ? CKPT_DIFF_NONE
-			: !in_b                                           ? CKPT_DIFF_ONLY_A
-			: !in_a                                           ? CKPT_DIFF_ONLY_B
-			: !same_shape(a, b) || is_count(a) != is_count(b) ? CKPT_DIFF_SHAPE
-															  : CKPT_DIFF_COMPARED;
-		int result = 0;
+		diff->kind[p] = kind_of(c, p, a, b);
 		if (diff->kind[p] == CKPT_DIFF_COMPARED)
-			result = p == 0 && is_count(a) ? compare_counts(c, tensors, &diff->difference[p], err)
-										   : compare_part(c, p, tensors, &diff->difference[p], err);
-		if (result != 0)
-			return result;
+			result = p > 0 || is_float(a) ? compare_part(c, p, tensors, &diff->difference[p], err)
+										  : compare_exact(c, tensors, &diff->difference[p], err);
 	}
-	return 0;
+	return result;
 }
 
-/* Walks both lists, which are sorted by name, side by side. */
+/* The order of the lists: the tensors of the model come before those of the state. */
+static int in_order(const struct comparing *c, const size_t at[2],
+	const struct safetensors_tensor *const next[2])
+{
+	bool state[2] = { at[0] >= ckpt_tensor_count(c->ckpt[0]),
+		at[1] >= ckpt_tensor_count(c->ckpt[1]) };
+	if (!next[0] || !next[1])
+		return next[0] ? -1 : 1;
+	return state[0] != state[1] ? state[0] - state[1] : strcmp(next[0]->name, next[1]->name);
+}
+
+/* Walks both lists side by side. */
 static int compare_all(struct comparing *c, ckpt_diff_tensor *tensor, struct err *err)
 {
 	size_t at[2] = { 0, 0 };
@@ -182,11 +226,11 @@ static int compare_all(struct comparing *c, ckpt_diff_tensor *tensor, struct err
 		const struct safetensors_tensor *next[2] = { NULL, NULL };
 		struct ckpt_tensor_diff diff;
 		for (int side = 0; side < 2; side++)
-			if (at[side] < ckpt_tensor_count(c->ckpt[side]))
+			if (at[side] < ckpt_tensor_total(c->ckpt[side]))
 				next[side] = ckpt_tensor_at(c->ckpt[side], at[side]);
 		if (!next[0] && !next[1])
 			return 0;
-		int order = !next[0] ? 1 : !next[1] ? -1 : strcmp(next[0]->name, next[1]->name);
+		int order = in_order(c, at, next);
 		if (order > 0)
 			next[0] = NULL;
 		if (order < 0)
@@ -219,7 +263,7 @@ int ckpt_diff(struct ckpt *a, struct ckpt *b, ckpt_diff_tensor *tensor,
 uint64_t ckpt_diff_bytes(const struct ckpt *ckpt)
 {
 	uint64_t bytes = 0;
-	for (size_t i = 0; i < ckpt_tensor_count(ckpt); i++) {
+	for (size_t i = 0; i < ckpt_tensor_total(ckpt); i++) {
 		const struct safetensors_tensor *tensor = ckpt_tensor_at(ckpt, i);
 		uint64_t elements = 0;
 		safetensors_elements(tensor->shape, tensor->dims, &elements);

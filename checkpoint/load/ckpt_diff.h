@@ -29,6 +29,7 @@ enum ckpt_diff_kind {
 	CKPT_DIFF_ONLY_A,
 	CKPT_DIFF_ONLY_B, /* only one of the two has it */
 	CKPT_DIFF_SHAPE,  /* their shapes differ */
+	CKPT_DIFF_TYPE,   /* their types differ, and are not both floating point */
 	CKPT_DIFF_NONE,   /* neither has it: optimizer states of a model without an optimizer */
 };
 

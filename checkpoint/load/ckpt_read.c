@@ -18,17 +18,27 @@ const struct manifest *ckpt_manifest(const struct ckpt *ckpt)
 const struct safetensors_tensor *ckpt_tensor_find(const struct ckpt *ckpt, const char *name)
 {
 	const struct place *place = ckpt_place_find(ckpt, name);
-	return place ? place->tensor : NULL;
+	return place ? &place->tensor : NULL;
 }
 
 size_t ckpt_tensor_count(const struct ckpt *ckpt)
+{
+	return ckpt->model_count;
+}
+
+size_t ckpt_tensor_total(const struct ckpt *ckpt)
 {
 	return ckpt->place_count;
 }
 
 const struct safetensors_tensor *ckpt_tensor_at(const struct ckpt *ckpt, size_t index)
 {
-	return ckpt->places[index].tensor;
+	return &ckpt->places[index].tensor;
+}
+
+size_t ckpt_tensor_boxes(const struct ckpt *ckpt, size_t index)
+{
+	return ckpt->places[index].box_count;
 }
 
 static int no_range(const struct ckpt *ckpt, const char *what, const char *tensor, uint64_t first,
@@ -39,20 +49,70 @@ static int no_range(const struct ckpt *ckpt, const char *what, const char *tenso
 		first, first + count, what, tensor);
 }
 
+/* A read of a tensor's elements from `first` on. */
+struct reading {
+	char *out;
+	uint64_t first;
+	unsigned width; /* bytes of an element */
+	struct err *err;
+};
+
+static int read_run(void *arg, const struct box *box, uint64_t first, uint64_t count, uint64_t at)
+{
+	const struct reading *reading = arg;
+	const struct entry *entry = box->owner;
+	uint64_t offset =
+		entry->source->header->data_start + entry->tensor->begin + first * reading->width;
+	return shard_read(&entry->source->shard, offset,
+		reading->out + (at - reading->first) * reading->width, (size_t)(count * reading->width),
+		reading->err);
+}
+
 int ckpt_read_tensor(struct ckpt *ckpt, const char *name, uint64_t first, uint64_t count, void *out,
 	struct err *err)
 {
-	struct place *place = ckpt_place_find(ckpt, name);
-	uint64_t elements = place ? ckpt_elements(place->tensor) : 0;
+	const struct place *place = ckpt_place_find(ckpt, name);
+	uint64_t elements = place ? ckpt_elements(&place->tensor) : 0;
 	if (!place || first > elements || count > elements - first)
 		return no_range(ckpt, "weights", name, first, count, err);
-	unsigned bits = safetensors_dtype_bits(place->tensor->dtype);
+	unsigned bits = safetensors_dtype_bits(place->tensor.dtype);
 	if (bits % 8)
 		return err_set(err,
 			"checkpoint: tensor %s has elements of %u bits, which can't be read in part", name,
 			bits);
-	uint64_t offset = place->source->header->data_start + place->tensor->begin + first * (bits / 8);
-	return shard_read(&place->source->shard, offset, out, (size_t)(count * (bits / 8)), err);
+	struct reading reading = { out, first, bits / 8, err };
+	int result = 0;
+	for (size_t i = 0; result == 0 && i < place->box_count; i++)
+		result = box_runs(&place->boxes[i], first, count, read_run, &reading);
+	return result;
+}
+
+int ckpt_read_values(struct ckpt *ckpt, char **text, size_t *size, struct err *err)
+{
+	struct source *source = ckpt->sources;
+	const struct source *end = source + ckpt->manifest->file_count;
+	while (source < end && source->shard.file->role != MANIFEST_VALUES)
+		source++;
+	*text = NULL;
+	*size = 0;
+	if (source == end)
+		return 0;
+	if (source->shard.file->size > MANIFEST_SIZE_MAX)
+		return err_fail(err, EXIT_DATA, "checkpoint: %s has %" PRIu64 " bytes, more than %u",
+			source->shard.file->name, source->shard.file->size, MANIFEST_SIZE_MAX);
+	size_t bytes = (size_t)source->shard.file->size;
+	char *read = malloc(bytes + 1);
+	if (!read)
+		return err_set(err, "checkpoint: no memory for %s", source->shard.file->name);
+	int result = shard_read(&source->shard, 0, read, bytes, err);
+	if (result < 0) {
+		free(read);
+		return result;
+	}
+	read[bytes] = '\0';
+	*text = read;
+	*size = bytes;
+	return 0;
 }
 
 /* The first slice of `tensor` that ends after element `first`; slice_count if there is none. */

@@ -5,5 +5,6 @@ libcheckpoint_la_SOURCES += \
 	checkpoint/load/ckpt_diff.c checkpoint/load/ckpt_diff.h \
 	checkpoint/load/ckpt_private.h \
 	checkpoint/load/ckpt_read.c \
+	checkpoint/load/ckpt_tables.c \
 	checkpoint/load/shard.c checkpoint/load/shard.h
 # End of load.mk

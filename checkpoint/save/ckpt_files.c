@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Divides tensors and slices into groups, one file for each group. The contents of a file are
  * listed as pieces of the snapshot's memory, so that nothing is copied. */
+#include "config.h"
 #include "checkpoint/save/ckpt_files.h"
 
 #include <inttypes.h>
@@ -9,18 +10,22 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "checkpoint/format/boxes.h"
 #include "checkpoint/format/safetensors.h"
 #include "checkpoint/save/shard_plan.h"
 #include "common/auto.h"
 
 #define INDEX_NAME "model.safetensors.index.json"
 #define CONFIG_NAME "config.json"
+#define VALUES_NAME "values.json"
 
-/* The model's and the optimizer's groups, of all parts. */
+/* The groups of all parts: of the model's tensors, of the optimizer's slices, and of the state's
+ * tensors. */
 struct plan {
 	const struct snapshot *snapshot;
-	struct shard_group *model, *optimizer;
-	size_t models, optimizers;
+	size_t model_tensors;
+	struct shard_group *model, *optimizer, *state;
+	size_t models, optimizers, states;
 };
 
 static int no_memory(struct err *err)
@@ -45,23 +50,49 @@ static int check_writer(const struct snapshot *snapshot, int writer, int before,
 	return 0;
 }
 
-static int check_tensors(const struct snapshot *snapshot, struct err *err)
+static int check_tensor(const struct snapshot *snapshot, size_t i, struct err *err)
 {
-	int before = 0;
+	const struct snapshot_tensor *tensor = &snapshot->tensors[i];
+	const struct snapshot_tensor *before = i > 0 ? tensor - 1 : NULL;
+	uint64_t elements;
+	if (!tensor->name || tensor->dims < 0 || tensor->dims > SAFETENSORS_DIMS
+		|| safetensors_elements(tensor->shape, tensor->dims, &elements) < 0
+		|| elements > INT64_MAX / 64)
+		return err_set(err, "checkpoint: tensor %zu of the snapshot has no valid name and shape",
+			i);
+	if (before && before->state && !tensor->state)
+		return err_set(err, "checkpoint: tensor %s of the snapshot's model comes after its state",
+			tensor->name);
+	if (check_writer(snapshot, tensor->writer,
+			before && before->state == tensor->state ? before->writer : 0, tensor->name, err)
+		< 0)
+		return -1;
+	if (tensor->writer == snapshot->part && !tensor->data && elements > 0)
+		return err_set(err, "checkpoint: tensor %s of the snapshot has no data", tensor->name);
+	if (tensor->box && !tensor->state)
+		return err_set(err, "checkpoint: tensor %s of the snapshot's model is a box", tensor->name);
+	return 0;
+}
+
+/* Each tensor is there once, whole or in boxes: a reader would refuse anything else. */
+static int check_boxes(const struct snapshot *snapshot, struct err *err)
+{
+	AUTO_FREE struct box *boxes = calloc(snapshot->tensor_count + 1, sizeof *boxes);
+	if (!boxes)
+		return no_memory(err);
 	for (size_t i = 0; i < snapshot->tensor_count; i++) {
 		const struct snapshot_tensor *tensor = &snapshot->tensors[i];
-		uint64_t elements;
-		if (!tensor->name || tensor->dims < 0 || tensor->dims > SAFETENSORS_DIMS
-			|| safetensors_elements(tensor->shape, tensor->dims, &elements) < 0
-			|| elements > INT64_MAX / 64)
-			return err_set(err,
-				"checkpoint: tensor %zu of the snapshot has no valid name and shape", i);
-		if (check_writer(snapshot, tensor->writer, before, tensor->name, err) < 0)
-			return -1;
-		if (tensor->writer == snapshot->part && !tensor->data && elements > 0)
-			return err_set(err, "checkpoint: tensor %s of the snapshot has no data", tensor->name);
-		before = tensor->writer;
+		const size_t bytes = (size_t)tensor->dims * sizeof tensor->shape[0];
+		boxes[i] =
+			(struct box) { .tensor = tensor->name, .dtype = tensor->dtype, .dims = tensor->dims };
+		memcpy(boxes[i].size, tensor->shape, bytes);
+		memcpy(boxes[i].shape, tensor->box ? tensor->box->shape : tensor->shape, bytes);
+		if (tensor->box)
+			memcpy(boxes[i].offset, tensor->box->offset, bytes);
 	}
+	struct err why;
+	if (boxes_check(boxes, snapshot->tensor_count, &why) < 0)
+		return err_set(err, "checkpoint: the snapshot can't be saved: %s", why.text);
 	return 0;
 }
 
@@ -85,61 +116,75 @@ static int check_slices(const struct snapshot *snapshot, struct err *err)
 
 static int check_snapshot(const struct snapshot *snapshot, struct err *err)
 {
-	if (snapshot->at.step < 0 || !snapshot->model_json || !snapshot->tensors
-		|| snapshot->tensor_count == 0)
-		return err_set(err,
-			"checkpoint: the snapshot has no step, tensors or configuration of the model");
+	if (snapshot->at.step < 0
+		|| (snapshot->tensor_count > 0 ? !snapshot->tensors : !snapshot->values_json))
+		return err_set(err, "checkpoint: the snapshot has no step, or neither tensors nor values");
 	if (snapshot->parts < 0 || snapshot->part < 0 || snapshot->part >= parts_of(snapshot))
 		return err_set(err, "checkpoint: the snapshot is part %d of %d", snapshot->part,
 			snapshot->parts);
-	if (check_tensors(snapshot, err) < 0)
-		return -1;
-	return check_slices(snapshot, err);
+	for (size_t i = 0; i < snapshot->tensor_count; i++)
+		if (check_tensor(snapshot, i, err) < 0)
+			return -1;
+	return check_boxes(snapshot, err) < 0 ? -1 : check_slices(snapshot, err);
 }
 
 /* ---- groups ---- */
 
-/* The bytes of the tensor in a model file. */
-static uint64_t model_bytes(const struct snapshot_tensor *tensor)
+/* The bytes of the tensor in its file. */
+static uint64_t tensor_bytes(const struct snapshot_tensor *tensor)
 {
 	uint64_t elements = 0;
 	safetensors_elements(tensor->shape, tensor->dims, &elements);
 	return elements * safetensors_dtype_bits(tensor->dtype) / 8;
 }
 
-/* A tensor's weight is the larger of its sizes in the model and in the optimizer file, so that
- * slices of whole tensors form the same groups as their tensors. */
+/* The weight of a tensor of the model is the larger of its sizes in the model and in the optimizer
+ * file, so that slices of whole tensors form the same groups as their tensors. */
 static uint64_t tensor_weight(const struct snapshot_tensor *tensor)
 {
-	uint64_t elements = 0, model = model_bytes(tensor);
+	uint64_t elements = 0, bytes = tensor_bytes(tensor);
 	safetensors_elements(tensor->shape, tensor->dims, &elements);
-	uint64_t optimizer = SNAPSHOT_STATES * sizeof(float) * elements;
-	return model > optimizer ? model : optimizer;
+	uint64_t optimizer = tensor->state ? 0 : SNAPSHOT_STATES * sizeof(float) * elements;
+	return bytes > optimizer ? bytes : optimizer;
+}
+
+static size_t count_model(const struct snapshot *snapshot)
+{
+	size_t count = 0;
+	while (count < snapshot->tensor_count && !snapshot->tensors[count].state)
+		count++;
+	return count;
 }
 
 /* Each array has one element more than needed, so that no allocation has size 0. */
 static int make_plan(const struct snapshot *snapshot, struct plan *plan, struct err *err)
 {
 	size_t tensors = snapshot->tensor_count, slices = snapshot->slice_count,
-		   most = tensors > slices ? tensors : slices;
+		   most = tensors > slices ? tensors : slices, model = count_model(snapshot);
 	AUTO_FREE uint64_t *bytes = calloc(most + 1, sizeof *bytes);
 	AUTO_FREE int *writer = calloc(most + 1, sizeof *writer);
 	*plan = (struct plan) { .snapshot = snapshot,
-		.model = calloc(tensors + 1, sizeof *plan->model),
-		.optimizer = calloc(slices + 1, sizeof *plan->optimizer) };
-	if (!bytes || !writer || !plan->model || !plan->optimizer)
+		.model_tensors = model,
+		.model = calloc(model + 1, sizeof *plan->model),
+		.optimizer = calloc(slices + 1, sizeof *plan->optimizer),
+		.state = calloc(tensors - model + 1, sizeof *plan->state) };
+	if (!bytes || !writer || !plan->model || !plan->optimizer || !plan->state)
 		return no_memory(err);
 	for (size_t i = 0; i < tensors; i++) {
 		bytes[i] = tensor_weight(&snapshot->tensors[i]);
 		writer[i] = snapshot->tensors[i].writer;
 	}
-	plan->models = shard_plan_group(bytes, writer, tensors, snapshot->shard_size, plan->model);
+	uint64_t limit = snapshot->shard_size;
+	plan->models = shard_plan_group(bytes, writer, model, limit, plan->model);
+	plan->states =
+		shard_plan_group(bytes + model, writer + model, tensors - model, limit, plan->state);
+	for (size_t g = 0; g < plan->states; g++)
+		plan->state[g].first += model;
 	for (size_t i = 0; i < slices; i++) {
 		bytes[i] = SNAPSHOT_STATES * sizeof(float) * snapshot->slices[i].count;
 		writer[i] = snapshot->slices[i].writer;
 	}
-	plan->optimizers =
-		shard_plan_group(bytes, writer, slices, snapshot->shard_size, plan->optimizer);
+	plan->optimizers = shard_plan_group(bytes, writer, slices, limit, plan->optimizer);
 	return 0;
 }
 
@@ -182,7 +227,7 @@ static char *shard_name(const char *what, size_t index, size_t count, char out[6
 	return out;
 }
 
-/* ---- the model ---- */
+/* ---- tensors ---- */
 
 /* Wider elements come first, so that each tensor begins at a multiple of its element's size;
  * otherwise the order stays. */
@@ -200,33 +245,108 @@ static size_t order_tensors(const struct snapshot *snapshot, const struct shard_
 	return count;
 }
 
-static int add_model(const struct plan *plan, size_t index, struct ckpt_files *files,
+/* A box is stored under its tensor's name with its ranges, such as "w[0:4,8:16]". */
+static char *entry_name(const struct snapshot_tensor *tensor)
+{
+	char ranges[SAFETENSORS_DIMS * 44 + 3] = "";
+	size_t used = 0;
+	char *name = NULL;
+	for (int d = 0; tensor->box && d < tensor->dims; d++)
+		used += (size_t)snprintf(ranges + used, sizeof ranges - used, "%c%" PRId64 ":%" PRId64,
+			d == 0 ? '[' : ',', tensor->box->offset[d], tensor->box->offset[d] + tensor->shape[d]);
+	if (tensor->box)
+		snprintf(ranges + used, sizeof ranges - used, used > 0 ? "]" : "[]");
+	return asprintf(&name, "%s%s", tensor->name, ranges) < 0 ? NULL : name;
+}
+
+static json_t *integers(const int64_t *values, int count)
+{
+	json_t *array = json_array();
+	for (int i = 0; i < count; i++)
+		json_array_append_new(array, json_integer(values[i]));
+	return array;
+}
+
+/* The metadata entry "boxes": {ENTRY: {"tensor": NAME, "shape": […], "offset": […]}, …}. */
+static char *boxes_text(const struct snapshot_tensor *const *order,
+	const struct safetensors_tensor *entries, size_t count)
+{
+	json_t *boxes = json_object();
+	size_t number = 0;
+	for (size_t i = 0; i < count; i++) {
+		const struct snapshot_tensor *tensor = order[i];
+		if (!tensor->box)
+			continue;
+		number++;
+		json_object_set_new(boxes, entries[i].name,
+			json_pack("{s:s, s:o, s:o}", "tensor", tensor->name, "shape",
+				integers(tensor->box->shape, tensor->dims), "offset",
+				integers(tensor->box->offset, tensor->dims)));
+	}
+	char *text = json_object_size(boxes) == number ? json_dumps(boxes, JSON_COMPACT) : NULL;
+	json_decref(boxes);
+	return text;
+}
+
+/* Whether a whole tensor has the name that a box is stored under. */
+static bool names_collide(const struct safetensors_tensor *entries, size_t count)
+{
+	json_t *names = json_object();
+	for (size_t i = 0; i < count; i++)
+		json_object_set_new(names, entries[i].name, json_true());
+	bool collide = json_object_size(names) < count;
+	json_decref(names);
+	return collide;
+}
+
+/* Encodes the header of a file that has these tensors; sets their places in `entries`. */
+static int encode_header(const struct snapshot_tensor *const *order,
+	struct safetensors_tensor *entries, size_t count, char **prefix, size_t *prefix_size,
 	struct err *err)
 {
-	static const struct safetensors_note format = { "format", "pt" };
-	const struct shard_group *group = &plan->model[index];
-	AUTO_FREE const struct snapshot_tensor **order = calloc(group->count, sizeof *order);
-	AUTO_FREE struct safetensors_tensor *tensors = calloc(group->count, sizeof *tensors);
-	char *prefix, name[64];
-	size_t prefix_size;
 	uint64_t total;
-	if (!order || !tensors)
-		return no_memory(err);
-	size_t count = order_tensors(plan->snapshot, group, order);
+	bool boxes = false;
 	for (size_t i = 0; i < count; i++) {
-		tensors[i] = (struct safetensors_tensor) { .name = (char *)order[i]->name,
+		entries[i] = (struct safetensors_tensor) { .name = entry_name(order[i]),
 			.dtype = order[i]->dtype,
 			.dims = order[i]->dims };
-		memcpy(tensors[i].shape, order[i]->shape, sizeof tensors[i].shape);
+		if (!entries[i].name)
+			return no_memory(err);
+		memcpy(entries[i].shape, order[i]->shape, sizeof entries[i].shape);
+		boxes |= order[i]->box != NULL;
 	}
-	if (safetensors_encode(tensors, count, &format, 1, &prefix, &prefix_size, &total, err) < 0)
+	AUTO_FREE char *text = boxes ? boxes_text(order, entries, count) : NULL;
+	if (boxes && (!text || names_collide(entries, count)))
+		return err_set(err,
+			"checkpoint: a tensor has the name of a box, a name is not UTF-8, or no memory");
+	struct safetensors_note notes[] = { { "format", "pt" }, { "boxes", text } };
+	return safetensors_encode(entries, count, notes, boxes ? 2 : 1, prefix, prefix_size, &total,
+		err);
+}
+
+/* Adds file `index` of the `files_total` of that role. */
+static int add_tensors(const struct plan *plan, enum manifest_role role,
+	const struct shard_group *group, size_t index, size_t files_total, struct ckpt_files *files,
+	struct err *err)
+{
+	AUTO_FREE const struct snapshot_tensor **order = calloc(group->count, sizeof *order);
+	AUTO_FREE struct safetensors_tensor *entries = calloc(group->count, sizeof *entries);
+	char *prefix, name[64];
+	size_t prefix_size;
+	if (!order || !entries)
+		return no_memory(err);
+	size_t count = order_tensors(plan->snapshot, group, order);
+	int result = encode_header(order, entries, count, &prefix, &prefix_size, err);
+	for (size_t i = 0; i < count; i++)
+		free(entries[i].name);
+	if (result < 0)
 		return -1;
-	shard_name("model", index, plan->models, name);
-	struct ckpt_file *file = add_file(files, name, MANIFEST_MODEL, prefix, prefix_size, count + 1);
+	shard_name(manifest_role_name(role), index, files_total, name);
+	struct ckpt_file *file = add_file(files, name, role, prefix, prefix_size, count + 1);
 	if (!file)
 		return no_memory(err);
 	for (size_t i = 0; i < count; i++)
-		put_piece(file, i + 1, order[i]->data, tensors[i].end - tensors[i].begin);
+		put_piece(file, i + 1, order[i]->data, entries[i].end - entries[i].begin);
 	return 0;
 }
 
@@ -240,41 +360,37 @@ static uint64_t map_tensors(const struct plan *plan, size_t index,
 	shard_name("model", index, plan->models, name);
 	for (size_t i = 0; i < count; i++) {
 		json_object_set_new(map, order[i]->name, json_string(name));
-		total += model_bytes(order[i]);
+		total += tensor_bytes(order[i]);
 	}
 	return total;
 }
 
 static int add_index(const struct plan *plan, struct ckpt_files *files, struct err *err)
 {
-	AUTO_FREE const struct snapshot_tensor **order =
-		calloc(plan->snapshot->tensor_count, sizeof *order);
+	AUTO_FREE const struct snapshot_tensor **order = calloc(plan->model_tensors, sizeof *order);
 	json_t *map = json_object();
 	uint64_t total = 0;
 	for (size_t g = 0; order && g < plan->models; g++)
 		total += map_tensors(plan, g, order, map);
-	bool complete = json_object_size(map) == plan->snapshot->tensor_count;
+	bool complete = json_object_size(map) == plan->model_tensors;
 	json_t *index =
 		json_pack("{s:{s:I}, s:o}", "metadata", "total_size", (json_int_t)total, "weight_map", map);
 	char *text = index ? json_dumps(index, JSON_INDENT(1)) : NULL;
 	json_decref(index);
 	if (!complete) {
 		free(text);
-		return err_set(err,
-			"checkpoint: two tensors of the snapshot have one name, a name is not UTF-8, or no "
-			"memory");
+		return err_set(err, "checkpoint: a tensor's name is not UTF-8, or no memory");
 	}
 	if (!add_file(files, INDEX_NAME, MANIFEST_INDEX, text, text ? strlen(text) : 0, 1))
 		return no_memory(err);
 	return 0;
 }
 
-static int add_config(const struct plan *plan, struct ckpt_files *files, struct err *err)
+/* Adds a file that is a text of the snapshot; no file if that is NULL. */
+static int add_text(const char *name, enum manifest_role role, const char *text,
+	struct ckpt_files *files, struct err *err)
 {
-	const char *json = plan->snapshot->model_json;
-	return add_file(files, CONFIG_NAME, MANIFEST_CONFIG, strdup(json), strlen(json), 1)
-		? 0
-		: no_memory(err);
+	return !text || add_file(files, name, role, strdup(text), strlen(text), 1) ? 0 : no_memory(err);
 }
 
 /* ---- the optimizer ---- */
@@ -335,14 +451,22 @@ static int add_optimizer(const struct plan *plan, size_t index, struct ckpt_file
 
 static int add_files(const struct plan *plan, struct ckpt_files *files, struct err *err)
 {
-	int part = plan->snapshot->part;
+	const struct snapshot *snapshot = plan->snapshot;
 	for (size_t g = 0; g < plan->models; g++)
-		if (plan->model[g].writer == part && add_model(plan, g, files, err) < 0)
+		if (plan->model[g].writer == snapshot->part
+			&& add_tensors(plan, MANIFEST_MODEL, &plan->model[g], g, plan->models, files, err) < 0)
 			return -1;
-	if (part == 0 && (add_index(plan, files, err) < 0 || add_config(plan, files, err) < 0))
+	if (snapshot->part == 0
+		&& ((plan->models > 0 && add_index(plan, files, err) < 0)
+			|| add_text(CONFIG_NAME, MANIFEST_CONFIG, snapshot->model_json, files, err) < 0
+			|| add_text(VALUES_NAME, MANIFEST_VALUES, snapshot->values_json, files, err) < 0))
 		return -1;
 	for (size_t g = 0; g < plan->optimizers; g++)
-		if (plan->optimizer[g].writer == part && add_optimizer(plan, g, files, err) < 0)
+		if (plan->optimizer[g].writer == snapshot->part && add_optimizer(plan, g, files, err) < 0)
+			return -1;
+	for (size_t g = 0; g < plan->states; g++)
+		if (plan->state[g].writer == snapshot->part
+			&& add_tensors(plan, MANIFEST_STATE, &plan->state[g], g, plan->states, files, err) < 0)
 			return -1;
 	return 0;
 }
@@ -358,6 +482,7 @@ int ckpt_files_plan(const struct snapshot *snapshot, struct ckpt_files *files, s
 		result = add_files(&plan, files, err);
 	free(plan.model);
 	free(plan.optimizer);
+	free(plan.state);
 	if (result < 0)
 		ckpt_files_free(files);
 	return result;

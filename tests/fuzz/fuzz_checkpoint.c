@@ -2,7 +2,8 @@
 /* libFuzzer harness of the reader after the hashes: a checkpoint whose headers come from outside
  * while every hash is right. It is refused with one line, or every element of every tensor and of
  * its optimizer state can be read. The input: four 16-bit sizes (of the model's header, its data,
- * the optimizer's header, its data) and the two headers. */
+ * another file's header, its data) and the two headers. The other file is the optimizer's, or the
+ * state's where the input goes on. */
 #include <fcntl.h>
 #include <stdlib.h>
 #include <string.h>
@@ -60,7 +61,7 @@ static void read_all(struct ckpt *ckpt)
 	struct err err;
 	if (ckpt_verify(ckpt, &err) < 0)
 		abort();
-	for (size_t i = 0; i < ckpt_tensor_count(ckpt); i++) {
+	for (size_t i = 0; i < ckpt_tensor_total(ckpt); i++) {
 		const struct safetensors_tensor *tensor = ckpt_tensor_at(ckpt, i);
 		uint64_t elements;
 		if (ckpt_tensor_find(ckpt, tensor->name) != tensor
@@ -103,8 +104,8 @@ int LLVMFuzzerTestOneInput(const unsigned char *bytes, size_t size)
 	manifest->numerics = json_object();
 	add_shard(manifest, "model", MANIFEST_MODEL, header[0], header_size[0], data_size[0]);
 	if (header_size[1] > 0)
-		add_shard(manifest, "optimizer", MANIFEST_OPTIMIZER, header[1], header_size[1],
-			data_size[1]);
+		add_shard(manifest, "other", input.left > 0 ? MANIFEST_STATE : MANIFEST_OPTIMIZER,
+			header[1], header_size[1], data_size[1]);
 	write_manifest(manifest);
 	struct ckpt *ckpt;
 	struct err err = { .text = "" };

@@ -22,7 +22,8 @@ sources() {
     case $1 in
     attempts) echo checkpoint/directory/attempts.c "${base[@]}" ;;
     checkpoint)
-        echo checkpoint/{load/{ckpt,ckpt_read,shard},format/{manifest,safetensors}}.c \
+        echo checkpoint/load/{ckpt,ckpt_read,ckpt_tables,shard}.c \
+            checkpoint/format/{boxes,manifest,safetensors}.c \
             checkpoint/directory/{ckpt_dir,removable}.c common/{pages,thread}.c "${base[@]}"
         ;;
     ckptd_proto)

@@ -1,13 +1,14 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The sample state: a matrix whose optimizer state lies in two slices, a vector, and a tensor in
- * BF16. */
+/* The sample: a matrix whose optimizer state lies in two slices, a vector, and a tensor in BF16. */
 #include "tests/tools/ckpt_sample.h"
 
 #include <jansson.h>
 #include <math.h>
+#include <stdio.h>
 #include <string.h>
 
 #include "checkpoint/save/shard_plan.h"
+#include "common/auto.h"
 
 #define MATRIX "transformer.wte.weight"
 #define VECTOR "transformer.ln_f.bias"
@@ -48,12 +49,21 @@ void ckpt_sample_fill(struct ckpt_sample *sample, int64_t step)
 	memset(sample, 0, sizeof *sample);
 	fill_values(sample, step);
 	/* The narrow one first and the slices out of order: the writer and the reader must not care. */
-	sample->tensors[0] =
-		(struct snapshot_tensor) { HALF, SAFETENSORS_BF16, 1, { 3 }, 0, sample->half };
-	sample->tensors[1] =
-		(struct snapshot_tensor) { MATRIX, SAFETENSORS_F32, 2, { 7, 5 }, 0, sample->matrix };
-	sample->tensors[2] =
-		(struct snapshot_tensor) { VECTOR, SAFETENSORS_F32, 1, { 5 }, 0, sample->vector };
+	sample->tensors[0] = (struct snapshot_tensor) { .name = HALF,
+		.dtype = SAFETENSORS_BF16,
+		.dims = 1,
+		.shape = { 3 },
+		.data = sample->half };
+	sample->tensors[1] = (struct snapshot_tensor) { .name = MATRIX,
+		.dtype = SAFETENSORS_F32,
+		.dims = 2,
+		.shape = { 7, 5 },
+		.data = sample->matrix };
+	sample->tensors[2] = (struct snapshot_tensor) { .name = VECTOR,
+		.dtype = SAFETENSORS_F32,
+		.dims = 1,
+		.shape = { 5 },
+		.data = sample->vector };
 	add_slice(sample, 0, MATRIX, 0, 20, 15);
 	add_slice(sample, 1, VECTOR, 1, 0, 5);
 	add_slice(sample, 2, MATRIX, 0, 0, 20);
@@ -76,18 +86,89 @@ void ckpt_sample_fill(struct ckpt_sample *sample, int64_t step)
 	};
 }
 
+/* ---- the state ---- */
+
+#define AVERAGE "average"
+
+/* The whole tensor, of 4 × 6. */
+static float average(int64_t step, size_t row, size_t column)
+{
+	return value(step, 7, row * 6 + column);
+}
+
+/* A box of the average, whose values come after those of the boxes before it. */
+static float *add_box(struct ckpt_sample *sample, int index, int64_t row, int64_t column,
+	int64_t rows, int64_t columns, float *values)
+{
+	sample->box[index] = (struct snapshot_box) { { 4, 6 }, { row, column } };
+	sample->tensors[CKPT_SAMPLE_TENSORS + index] = (struct snapshot_tensor) { .name = AVERAGE,
+		.dtype = SAFETENSORS_F32,
+		.dims = 2,
+		.shape = { rows, columns },
+		.data = values,
+		.state = true,
+		.box = &sample->box[index] };
+	for (int64_t r = 0; r < rows; r++)
+		for (int64_t c = 0; c < columns; c++)
+			*values++ = average(sample->snapshot.at.step, (size_t)(row + r), (size_t)(column + c));
+	return values;
+}
+
+void ckpt_sample_add_state(struct ckpt_sample *sample)
+{
+	struct snapshot_tensor *more = sample->tensors + CKPT_SAMPLE_TENSORS;
+	int64_t step = sample->snapshot.at.step;
+	/* The boxes out of order. */
+	float *values = add_box(sample, 0, 2, 2, 2, 4, sample->average);
+	values = add_box(sample, 1, 0, 0, 2, 6, values);
+	add_box(sample, 2, 2, 0, 2, 2, values);
+	sample->updates = step * 3;
+	more[3] = (struct snapshot_tensor) { .name = "updates",
+		.dtype = SAFETENSORS_I64,
+		.data = &sample->updates,
+		.state = true };
+	for (size_t i = 0; i < sizeof sample->generator; i++)
+		sample->generator[i] = (uint8_t)((size_t)step * 31 + i);
+	more[4] = (struct snapshot_tensor) { .name = "generator",
+		.dtype = SAFETENSORS_U8,
+		.dims = 1,
+		.shape = { sizeof sample->generator },
+		.data = sample->generator,
+		.state = true };
+	more[5] = (struct snapshot_tensor) { .name = "nothing",
+		.dtype = SAFETENSORS_F16,
+		.dims = 2,
+		.shape = { 0, 3 },
+		.state = true };
+	snprintf(sample->values, sizeof sample->values,
+		"{\"epoch\": %lld, \"betas\": {\"$tuple\": [0.9, 0.95]}}", (long long)step);
+	sample->snapshot.values_json = sample->values;
+	sample->snapshot.tensor_count += CKPT_SAMPLE_STATE;
+}
+
+/* ---- parts ---- */
+
+static void deal_out(struct snapshot_tensor *tensors, size_t count, int part, int parts)
+{
+	uint64_t bytes[CKPT_SAMPLE_TENSORS + CKPT_SAMPLE_STATE];
+	int writer[CKPT_SAMPLE_TENSORS + CKPT_SAMPLE_STATE];
+	for (size_t i = 0; i < count; i++)
+		safetensors_elements(tensors[i].shape, tensors[i].dims, &bytes[i]);
+	shard_plan_assign(bytes, count, parts, writer);
+	for (size_t i = 0; i < count; i++) {
+		tensors[i].writer = writer[i];
+		if (writer[i] != part)
+			tensors[i].data = NULL;
+	}
+}
+
 void ckpt_sample_part(struct ckpt_sample *sample, int part, int parts, uint64_t shard_size)
 {
-	uint64_t bytes[CKPT_SAMPLE_TENSORS + CKPT_SAMPLE_SLICES];
-	int writer[CKPT_SAMPLE_TENSORS + CKPT_SAMPLE_SLICES];
-	for (size_t i = 0; i < CKPT_SAMPLE_TENSORS; i++)
-		safetensors_elements(sample->tensors[i].shape, sample->tensors[i].dims, &bytes[i]);
-	shard_plan_assign(bytes, CKPT_SAMPLE_TENSORS, parts, writer);
-	for (size_t i = 0; i < CKPT_SAMPLE_TENSORS; i++) {
-		sample->tensors[i].writer = writer[i];
-		if (writer[i] != part)
-			sample->tensors[i].data = NULL;
-	}
+	uint64_t bytes[CKPT_SAMPLE_SLICES];
+	int writer[CKPT_SAMPLE_SLICES];
+	deal_out(sample->tensors, CKPT_SAMPLE_TENSORS, part, parts);
+	deal_out(sample->tensors + CKPT_SAMPLE_TENSORS,
+		sample->snapshot.tensor_count - CKPT_SAMPLE_TENSORS, part, parts);
 	for (size_t i = 0; i < CKPT_SAMPLE_SLICES; i++)
 		bytes[i] = sample->slices[i].count;
 	shard_plan_assign(bytes, CKPT_SAMPLE_SLICES, parts, writer);
@@ -101,26 +182,55 @@ void ckpt_sample_part(struct ckpt_sample *sample, int part, int parts, uint64_t 
 	sample->snapshot.shard_size = shard_size;
 }
 
-static int check_weights(struct ckpt *ckpt, const struct ckpt_sample *want, struct err *err)
+/* ---- check ---- */
+
+/* Reads every range of a tensor that ends with it, or with the element before its last. */
+static int check_tensor(struct ckpt *ckpt, const struct snapshot_tensor *want, struct err *err)
 {
-	for (size_t t = 0; t < CKPT_SAMPLE_TENSORS; t++) {
-		const struct snapshot_tensor *tensor = &want->tensors[t];
-		const struct safetensors_tensor *found = ckpt_tensor_find(ckpt, tensor->name);
-		size_t width = safetensors_dtype_bits(tensor->dtype) / 8;
-		uint64_t count;
-		char out[CKPT_SAMPLE_ELEMENTS * 4];
-		safetensors_elements(tensor->shape, tensor->dims, &count);
-		if (!found || found->dtype != tensor->dtype || found->dims != tensor->dims
-			|| memcmp(found->shape, tensor->shape, sizeof found->shape) != 0)
-			return err_set(err, "%s has not its type and shape", tensor->name);
-		for (uint64_t first = 0; first <= count; first++) {
-			if (ckpt_read_tensor(ckpt, tensor->name, first, count - first, out, err) < 0)
-				return -1;
-			if (memcmp(out, (const char *)tensor->data + first * width, (count - first) * width)
-				!= 0)
-				return err_set(err, "the weights of %s differ", tensor->name);
+	const struct safetensors_tensor *found = ckpt_tensor_find(ckpt, want->name);
+	size_t width = safetensors_dtype_bits(want->dtype) / 8;
+	uint64_t count;
+	char out[CKPT_SAMPLE_ELEMENTS * 8];
+	safetensors_elements(want->shape, want->dims, &count);
+	if (!found || found->dtype != want->dtype || found->dims != want->dims
+		|| memcmp(found->shape, want->shape, sizeof found->shape) != 0)
+		return err_set(err, "%s has not its type and shape", want->name);
+	for (uint64_t first = 0; first <= count; first++)
+		for (uint64_t less = 0; less < 2 && first + less <= count; less++) {
+			uint64_t n = count - first - less;
+			int result = ckpt_read_tensor(ckpt, want->name, first, n, out, err);
+			if (result < 0)
+				return result;
+			if (n > 0 && memcmp(out, (const char *)want->data + first * width, n * width) != 0)
+				return err_set(err, "the elements of %s differ", want->name);
 		}
-	}
+	return 0;
+}
+
+static int check_state(struct ckpt *ckpt, int64_t step, struct err *err)
+{
+	struct ckpt_sample want;
+	float whole[24];
+	AUTO_FREE char *text = NULL;
+	size_t size;
+	ckpt_sample_fill(&want, step);
+	ckpt_sample_add_state(&want);
+	for (size_t i = 0; i < 24; i++)
+		whole[i] = average(step, i / 6, i % 6);
+	want.tensors[CKPT_SAMPLE_TENSORS] = (struct snapshot_tensor) { .name = AVERAGE,
+		.dtype = SAFETENSORS_F32,
+		.dims = 2,
+		.shape = { 4, 6 },
+		.data = whole,
+		.state = true };
+	for (size_t i = 0; i < CKPT_SAMPLE_STATE; i++)
+		if ((i == 0 || i > 2)
+			&& check_tensor(ckpt, &want.tensors[CKPT_SAMPLE_TENSORS + i], err) < 0)
+			return -1;
+	if (ckpt_read_values(ckpt, &text, &size, err) < 0)
+		return -1;
+	if (!text || strcmp(text, want.values) != 0 || size != strlen(text))
+		return err_set(err, "the values differ");
 	return 0;
 }
 
@@ -168,7 +278,14 @@ int ckpt_sample_check(struct ckpt *ckpt, int64_t step, struct err *err)
 		|| !same_json(manifest->config, snapshot->config_json)
 		|| !same_json(manifest->numerics, snapshot->numerics_json))
 		return err_set(err, "the manifest is not that of step %lld", (long long)step);
-	if (check_weights(ckpt, &want, err) < 0)
+	for (size_t i = 0; i < CKPT_SAMPLE_TENSORS; i++)
+		if (check_tensor(ckpt, &want.tensors[i], err) < 0)
+			return -1;
+	size_t state = manifest->version > 1 ? 4 : 0;
+	if (ckpt_tensor_count(ckpt) < CKPT_SAMPLE_TENSORS
+		|| ckpt_tensor_total(ckpt) != ckpt_tensor_count(ckpt) + state)
+		return err_set(err, "it has not the tensors of the model, or of the state");
+	if (state && check_state(ckpt, step, err) < 0)
 		return -1;
 	return check_states(ckpt, &want, err);
 }

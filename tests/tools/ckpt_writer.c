@@ -70,7 +70,7 @@ static int begin_attempt(const struct ckpt_dir *dir, const struct owner *owner)
 
 struct big_sample {
 	struct ckpt_sample sample;
-	struct snapshot_tensor tensors[CKPT_SAMPLE_TENSORS + 1];
+	struct snapshot_tensor tensors[CKPT_SAMPLE_TENSORS + 1 + CKPT_SAMPLE_STATE];
 	uint32_t values[BIG_ELEMENTS];
 };
 
@@ -79,15 +79,29 @@ static uint32_t big_value(int64_t step, size_t element)
 	return (uint32_t)(element + 1) * 2654435761u ^ (uint32_t)step;
 }
 
+/* Even steps have what version 2 of the format adds. */
+static void fill(struct ckpt_sample *sample, int64_t step)
+{
+	ckpt_sample_fill(sample, step);
+	if (step % 2 == 0)
+		ckpt_sample_add_state(sample);
+}
+
 static void fill_big(struct big_sample *big, int64_t step, int part, int parts)
 {
-	ckpt_sample_fill(&big->sample, step);
+	fill(&big->sample, step);
 	ckpt_sample_part(&big->sample, part, parts, 100);
 	for (size_t i = 0; i < BIG_ELEMENTS; i++)
 		big->values[i] = big_value(step, i);
-	memcpy(big->tensors, big->sample.tensors, sizeof big->sample.tensors);
-	big->tensors[CKPT_SAMPLE_TENSORS] = (struct snapshot_tensor) { BIG, SAFETENSORS_U32, 1,
-		{ BIG_ELEMENTS }, parts - 1, part == parts - 1 ? big->values : NULL };
+	memcpy(big->tensors, big->sample.tensors, CKPT_SAMPLE_TENSORS * sizeof big->tensors[0]);
+	big->tensors[CKPT_SAMPLE_TENSORS] = (struct snapshot_tensor) { .name = BIG,
+		.dtype = SAFETENSORS_U32,
+		.dims = 1,
+		.shape = { BIG_ELEMENTS },
+		.writer = parts - 1,
+		.data = part == parts - 1 ? big->values : NULL };
+	memcpy(big->tensors + CKPT_SAMPLE_TENSORS + 1, big->sample.tensors + CKPT_SAMPLE_TENSORS,
+		CKPT_SAMPLE_STATE * sizeof big->tensors[0]);
 	big->sample.snapshot.tensors = big->tensors;
 	big->sample.snapshot.tensor_count++;
 }
@@ -182,7 +196,7 @@ static int save(const struct ckpt_dir *dir, const char *token, int64_t first, in
 	struct err err;
 	int status = 0;
 	for (int64_t step = first; step <= last; step++) {
-		ckpt_sample_fill(&sample, step);
+		fill(&sample, step);
 		mark(MARK_BEGIN);
 		int result = how ? save_how(dir, token, step, how, &err)
 						 : ckpt_save(dir, &sample.snapshot, token, NULL, NULL, &err);

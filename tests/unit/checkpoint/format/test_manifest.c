@@ -95,20 +95,24 @@ static void encoded_text_parses_back(void **state)
 }
 
 /* The sample's text with `from` replaced by `to` and its own hash made anew. */
-static char *altered(const char *from, const char *to, size_t *size)
+static char *replaced(const char *text, const char *from, const char *to, size_t *size)
 {
-	size_t old_size;
-	AUTO_FREE char *text = sample_text(&old_size);
 	char *at = strstr(text, from), hex[HASH_HEX_SIZE];
 	if (!at)
 		fail_msg("there is no %s", from);
-	char *out = malloc(old_size + strlen(to) + 1);
+	char *out = malloc(strlen(text) + strlen(to) + 1);
 	sprintf(out, "%.*s%s%s", (int)(at - text), text, to, at + strlen(from));
 	*size = strlen(out);
 	char *self = strstr(out, ",\n \"self\"");
 	hash_hex(hash_bytes(out, (size_t)(self - out)), hex);
 	memcpy(self + strlen(",\n \"self\": \""), hex, HASH_HEX_SIZE - 1);
 	return out;
+}
+
+static char *altered(const char *from, const char *to, size_t *size)
+{
+	AUTO_FREE char *text = sample_text(size);
+	return replaced(text, from, to, size);
 }
 
 static void an_unknown_loss_is_null(void **state)
@@ -230,13 +234,39 @@ static void a_newer_version_is_no_damage(void **state)
 	size_t size;
 	struct err err;
 	bool newer;
-	AUTO_FREE char *text = altered("\"version\": 1", "\"version\": 2", &size);
+	AUTO_FREE char *text = altered("\"version\": 1", "\"version\": 3", &size);
 	assert_null(manifest_parse(text, size, &newer, &err));
 	assert_true(newer);
 	assert_non_null(strstr(err.text, "newer Muster"));
 	text[10] ^= 1;
 	assert_null(manifest_parse(text, size, &newer, &err));
 	assert_false(newer);
+}
+
+/* The version is the lowest that has all roles, so that an older program reads what it can. */
+static void new_roles_raise_the_version(void **state)
+{
+	size_t size;
+	struct err err;
+	struct manifest *manifest = sample();
+	AUTO_FREE char *text = sample_text(&size);
+	assert_non_null(strstr(text, "\"version\": 1,"));
+	for (enum manifest_role role = MANIFEST_STATE; role <= MANIFEST_VALUES; role++) {
+		AUTO_FREE char *more = NULL, *older = NULL;
+		manifest->files[0].role = role;
+		assert_int_equal(manifest_encode(manifest, &more, &size, &err), 0);
+		struct manifest *found = manifest_parse(more, size, NULL, &err);
+		assert_int_equal(found->version, 2);
+		assert_int_equal(found->files[0].role, role);
+		manifest_destroy(found);
+		older = replaced(more, "\"version\": 2", "\"version\": 1", &size);
+		assert_null(manifest_parse(older, size, NULL, &err));
+		assert_non_null(strstr(err.text, "no known role"));
+	}
+	manifest->files[1].role = MANIFEST_VALUES;
+	assert_int_equal(manifest_encode(manifest, &text, &size, &err), -1);
+	assert_non_null(strstr(err.text, "the role of a file"));
+	manifest_destroy(manifest);
 }
 
 static void unknown_members_are_ignored(void **state)
@@ -289,6 +319,7 @@ int main(void)
 		cmocka_unit_test(every_shortened_text_is_found),
 		cmocka_unit_test(wrong_content_is_refused),
 		cmocka_unit_test(a_newer_version_is_no_damage),
+		cmocka_unit_test(new_roles_raise_the_version),
 		cmocka_unit_test(unknown_members_are_ignored),
 		cmocka_unit_test(a_missing_validation_loss_is_not_known),
 		cmocka_unit_test(encode_refuses_what_parse_would),

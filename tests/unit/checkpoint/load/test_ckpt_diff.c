@@ -112,6 +112,50 @@ static void equal_checkpoints_do_not_differ(void **state)
 	assert_int_equal(found.diffs[2].kind[3], CKPT_DIFF_COMPARED);
 }
 
+/* The state's tensors come after the model's; those that fp32 can't hold are compared exactly. */
+static void the_state_is_compared_bit_by_bit(void **state)
+{
+	struct ckpt_sample a, b;
+	ckpt_sample_fill(&a, 1);
+	ckpt_sample_add_state(&a);
+	ckpt_sample_fill(&b, 1);
+	ckpt_sample_add_state(&b);
+	struct found found = diff("state-1", &a, &b);
+	assert_int_equal(found.count, CKPT_SAMPLE_TENSORS + 4);
+	assert_int_equal(found.bytes, found.expected);
+	for (int t = 0; t < found.count; t++)
+		assert_true(ckpt_diff_same(&found.diffs[t]));
+	assert_string_equal(found.names[3], "average");
+	/* 2^60 and 2^60 + 1 are one number in fp64. */
+	a.updates = (int64_t)1 << 60;
+	b.updates = a.updates + 1;
+	b.generator[7] ^= 0x81;
+	b.average[9] += 0.25f;
+	found = diff("state-2", &a, &b);
+	const struct ckpt_tensor_diff *average = &found.diffs[3], *generator = &found.diffs[4],
+								  *nothing = &found.diffs[5], *updates = &found.diffs[6];
+	assert_true(average->difference[0].differing == 1 && average->difference[0].absolute == 0.25);
+	assert_true(generator->difference[0].differing == 1
+		&& generator->difference[0].absolute == fabs(a.generator[7] - (double)b.generator[7]));
+	assert_true(ckpt_diff_same(nothing));
+	assert_true(!ckpt_diff_same(updates) && updates->difference[0].differing == 1
+		&& updates->difference[0].absolute == 0);
+	/* Another type, and none at all. */
+	ckpt_sample_fill(&b, 1);
+	ckpt_sample_add_state(&b);
+	b.tensors[CKPT_SAMPLE_TENSORS + 3].dtype = SAFETENSORS_U64;
+	b.tensors[CKPT_SAMPLE_TENSORS + 4] = b.tensors[CKPT_SAMPLE_TENSORS + 5];
+	b.snapshot.tensor_count--;
+	found = diff("state-3", &a, &b);
+	assert_int_equal(found.diffs[6].kind[0], CKPT_DIFF_TYPE);
+	assert_int_equal(found.diffs[4].kind[0], CKPT_DIFF_ONLY_A);
+	ckpt_sample_fill(&b, 1);
+	found = diff("state-4", &a, &b);
+	assert_int_equal(found.count, CKPT_SAMPLE_TENSORS + 4);
+	assert_int_equal(found.diffs[2].kind[0], CKPT_DIFF_COMPARED);
+	assert_int_equal(found.diffs[3].kind[0], CKPT_DIFF_ONLY_A);
+}
+
 static void one_changed_value_is_found_where_it_is(void **state)
 {
 	struct ckpt_sample a, b;
@@ -193,6 +237,7 @@ int main(void)
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(values_are_compared_by_bits),
 		cmocka_unit_test(equal_checkpoints_do_not_differ),
+		cmocka_unit_test(the_state_is_compared_bit_by_bit),
 		cmocka_unit_test(one_changed_value_is_found_where_it_is),
 		cmocka_unit_test(shapes_types_and_missing_ones_are_told),
 		cmocka_unit_test(a_model_without_states_is_compared_with_one_that_has),

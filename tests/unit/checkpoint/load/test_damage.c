@@ -58,26 +58,40 @@ static void save(int64_t step)
 {
 	static float values[SNAPSHOT_STATES + 1][TENSORS][ELEMENTS];
 	static const char *const names[TENSORS] = { "a", "b.weight", "c" };
-	struct snapshot_tensor tensors[TENSORS];
+	struct snapshot_tensor tensors[TENSORS + 2];
 	struct snapshot_slice slices[TENSORS];
 	struct err err;
 	for (int t = 0; t < TENSORS; t++) {
 		for (int s = 0; s <= SNAPSHOT_STATES; s++)
 			for (int i = 0; i < ELEMENTS; i++)
 				values[s][t][i] = (float)((s * TENSORS + t) * ELEMENTS + i) * (float)(step + 1);
-		tensors[t] = (struct snapshot_tensor) { names[t], SAFETENSORS_F32, 2, { 70, ELEMENTS / 70 },
-			0, values[0][t] };
+		tensors[t] = (struct snapshot_tensor) { .name = names[t],
+			.dtype = SAFETENSORS_F32,
+			.dims = 2,
+			.shape = { 70, ELEMENTS / 70 },
+			.data = values[0][t] };
 		slices[t] = (struct snapshot_slice) { .tensor = names[t],
 			.count = ELEMENTS,
 			.state = { values[1][t], values[2][t], values[3][t] } };
 	}
+	/* A tensor of the state, in two boxes. */
+	const struct snapshot_box boxes[2] = { { { 70, 40 }, { 0, 0 } }, { { 70, 40 }, { 0, 16 } } };
+	for (int b = 0; b < 2; b++)
+		tensors[TENSORS + b] = (struct snapshot_tensor) { .name = "d",
+			.dtype = SAFETENSORS_F32,
+			.dims = 2,
+			.shape = { 70, b ? 24 : 16 },
+			.data = values[0][b],
+			.state = true,
+			.box = &boxes[b] };
 	const struct snapshot snapshot = { .at = { .step = step, .loss = 0.5, .validation_loss = NAN },
 		.world_size = 1,
 		.config_json = "{\"identity\": {}, \"schedule\": {}, \"operation\": {}}",
 		.numerics_json = "{}",
 		.model_json = "{\"model_type\": \"gpt2\"}\n",
+		.values_json = "{\"epoch\": 1}",
 		.tensors = tensors,
-		.tensor_count = TENSORS,
+		.tensor_count = TENSORS + 2,
 		.slices = slices,
 		.slice_count = TENSORS,
 		.shard_size = 2 * SNAPSHOT_STATES * ELEMENTS * sizeof(float) };
@@ -142,7 +156,7 @@ static int set_up(void **state)
 	for (size_t i = 0; i < manifest->file_count; i++) {
 		enum manifest_role role = manifest->files[i].role;
 		remember_file(manifest->files[i].name,
-			role == MANIFEST_MODEL || role == MANIFEST_OPTIMIZER);
+			role == MANIFEST_MODEL || role == MANIFEST_OPTIMIZER || role == MANIFEST_STATE);
 	}
 	ckpt_close(ckpt);
 	return 0;

@@ -67,6 +67,18 @@ static void shards_of_three_writers(void **state)
 	ckpt_close(ckpt);
 }
 
+static void state_and_values(void **state)
+{
+	struct ckpt *ckpt = read_golden("v2", 4);
+	assert_int_equal(ckpt_manifest(ckpt)->version, 2);
+	assert_int_equal(files_of(ckpt, MANIFEST_STATE), 1);
+	assert_int_equal(files_of(ckpt, MANIFEST_VALUES), 1);
+	ckpt_close(ckpt);
+	ckpt = read_golden("v2-boxes", 6);
+	assert_int_equal(files_of(ckpt, MANIFEST_STATE), 4);
+	ckpt_close(ckpt);
+}
+
 static void statistics_without_slices(void **state)
 {
 	static const float expected[] = { 0x1.4e3f0ap+3f, 0x1.0c8052p+3f, 0x1.c12352p+4f };
@@ -89,6 +101,7 @@ int main(void)
 		cmocka_unit_test(the_first_one),
 		cmocka_unit_test(shards_of_three_writers),
 		cmocka_unit_test(statistics_without_slices),
+		cmocka_unit_test(state_and_values),
 	};
 	return cmocka_run_group_tests(tests, NULL, NULL);
 }

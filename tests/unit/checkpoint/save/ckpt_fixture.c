@@ -45,11 +45,19 @@ void ckpt_fixture_close(struct ckpt_fixture *fixture)
 	log_set_writer(NULL, NULL);
 }
 
+/* Even steps have what version 2 of the format adds. */
+static void fill(struct ckpt_sample *sample, int64_t step)
+{
+	ckpt_sample_fill(sample, step);
+	if (step % 2 == 0)
+		ckpt_sample_add_state(sample);
+}
+
 void ckpt_fixture_save(struct ckpt_fixture *fixture, int64_t step)
 {
 	struct ckpt_sample sample;
 	struct err err;
-	ckpt_sample_fill(&sample, step);
+	fill(&sample, step);
 	if (ckpt_save(&fixture->dir, &sample.snapshot, fixture->owner.token, NULL, NULL, &err) < 0)
 		fail_msg("%s", err.text);
 }
@@ -60,7 +68,7 @@ void ckpt_fixture_save_part(struct ckpt_fixture *fixture, int64_t step, int part
 	struct ckpt_sample sample;
 	struct save_result saved;
 	struct err err;
-	ckpt_sample_fill(&sample, step);
+	fill(&sample, step);
 	ckpt_sample_part(&sample, part, parts, shard_size);
 	free(fixture->text[part]);
 	if (ckpt_save_part(&fixture->dir, &sample.snapshot, fixture->owner.token, NULL,

@@ -110,6 +110,13 @@ static void any_number_of_parts_and_shards_holds_the_state(void **state)
 				assert_int_equal(files_of(&run, step, MANIFEST_MODEL), most);
 			if (sizes[i] != 300)
 				assert_int_equal(files_of(&run, step, MANIFEST_OPTIMIZER), most);
+			/* Of the state each of six, the empty one too, or as many as there are writers. */
+			if (sizes[i] != 300)
+				assert_int_equal(files_of(&run, step, MANIFEST_STATE),
+					step % 2            ? 0
+						: sizes[i] == 1 ? CKPT_SAMPLE_STATE
+										: (size_t)parts);
+			assert_int_equal(files_of(&run, step, MANIFEST_VALUES), step % 2 == 0);
 		}
 	/* Of 12 bytes an element the slices have 180, 60 and 240, the tensors 36, 420 and 60. */
 	struct ckpt_sample sample;
@@ -326,6 +333,39 @@ static void refused(struct ckpt_fixture *run, const struct snapshot *snapshot, c
 	assert_false(ckpt_fixture_has(run, hidden(run, 1, "")));
 }
 
+static struct snapshot_tensor *fill_state(struct ckpt_sample *sample)
+{
+	ckpt_sample_fill(sample, 1);
+	ckpt_sample_add_state(sample);
+	return sample->tensors + CKPT_SAMPLE_TENSORS;
+}
+
+static void wrong_states_are_refused(struct ckpt_fixture *run)
+{
+	struct ckpt_sample sample;
+	struct snapshot_tensor *more = fill_state(&sample);
+	more[0].state = false;
+	refused(run, &sample.snapshot, "'s model is a box");
+	more = fill_state(&sample);
+	more[4].state = false;
+	refused(run, &sample.snapshot, "model comes after its state");
+	more = fill_state(&sample);
+	sample.box[0].offset[1] = 3;
+	refused(run, &sample.snapshot, "a box of tensor average is not in it");
+	more = fill_state(&sample);
+	sample.snapshot.tensor_count--;
+	more[0] = more[5];
+	refused(run, &sample.snapshot, "have 16 of its 24 elements");
+	more = fill_state(&sample);
+	more[4].name = "average[0:2,0:6]";
+	more[4].dtype = more[0].dtype;
+	more[4].shape[0] /= 4;
+	refused(run, &sample.snapshot, "has the name of a box");
+	more = fill_state(&sample);
+	more[4].name = sample.tensors[0].name;
+	refused(run, &sample.snapshot, "is there twice");
+}
+
 static void wrong_snapshots_are_refused(void **state)
 {
 	struct ckpt_fixture run;
@@ -349,10 +389,11 @@ static void wrong_snapshots_are_refused(void **state)
 	ckpt_sample_fill(&sample, 1);
 	sample.tensors[1].name = sample.tensors[0].name;
 	sample.snapshot.shard_size = 1;
-	refused(&run, &sample.snapshot, "two tensors");
+	refused(&run, &sample.snapshot, "is there twice");
 	ckpt_sample_fill(&sample, 1);
 	sample.slices[0].state[1] = NULL;
 	refused(&run, &sample.snapshot, "has no data");
+	wrong_states_are_refused(&run);
 	ckpt_fixture_newest_is(&run, -1);
 	ckpt_fixture_close(&run);
 }

@@ -68,7 +68,7 @@ static void lay_out(struct ckptd_fixture *fixture, int part, int parts)
 	struct ckpt_sample *sample = fixture->memory.base[0];
 	ckpt_sample_fill(sample, 0);
 	fixture->snapshot = sample->snapshot;
-	memcpy(fixture->tensors, sample->tensors, sizeof sample->tensors);
+	memcpy(fixture->tensors, sample->tensors, CKPT_SAMPLE_TENSORS * sizeof fixture->tensors[0]);
 	memcpy(fixture->slices, sample->slices, sizeof sample->slices);
 	fixture->tensors[CKPT_SAMPLE_TENSORS] = (struct snapshot_tensor) { .name = BALLAST,
 		.dtype = SAFETENSORS_U8,
