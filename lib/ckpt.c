@@ -297,13 +297,14 @@ static int save(struct muster_ckpt *ckpt, int64_t step, double loss, struct err 
 			" still runs after %g s: save less often, or on faster storage",
 			step, before, ckpt->plan.timeout);
 	plan_copy(&ckpt->plan, ckpt->memory.base[buffer]);
-	const struct save_step what = { .step = step,
+	struct snapshot snapshot = ckpt->snapshot;
+	snapshot.at = (struct save_step) { .step = step,
 		.cursor = (uint64_t)step,
 		.loss = loss,
 		.validation_loss = NAN };
 	/* Before the call, since the save may end at once. */
 	set_begun(ckpt, step);
-	if (ckptd_client_save(ckpt->client, buffer, &what, err) == 0) {
+	if (ckptd_client_save(ckpt->client, buffer, &snapshot, err) == 0) {
 		ckpt->handed = step;
 		return 0;
 	}

@@ -50,7 +50,7 @@ struct ckptd_client {
 static void end_entry(struct ckptd_client *client, struct ckptd_entry *entry,
 	struct save_result result)
 {
-	result.step = entry->step.step;
+	result.step = entry->snapshot.at.step;
 	result.seconds = clock_now() - entry->since;
 	if (result.outcome == SAVE_DURABLE)
 		log_progress();
@@ -156,7 +156,8 @@ static void complete_saves(struct ckptd_client *client)
 	struct ckptd_entry *entry;
 	while ((entry = ckptd_entries_first_new(&client->entries, false))) {
 		pthread_mutex_unlock(&client->lock);
-		int rc = client->plan.complete(client->plan.arg, entry->buffer, &entry->step, &failed.err);
+		int rc = client->plan.complete(client->plan.arg, entry->buffer, &entry->snapshot.at,
+			&failed.err);
 		pthread_mutex_lock(&client->lock);
 		entry->complete = true;
 		entry->since = clock_now();
@@ -165,18 +166,32 @@ static void complete_saves(struct ckptd_client *client)
 	}
 }
 
+/* -1: the service is lost. The save of a snapshot that can't be put into a message fails. */
+static int send_save(struct ckptd_client *client, struct ckptd_entry *entry, struct err *err)
+{
+	struct ckptd_message message = { .type = CKPTD_SAVE,
+		.save = { .buffer = -1, .at = entry->snapshot.at } };
+	int rc = 0;
+	if (entry->buffer >= 0)
+		rc = ckptd_save_describe(&message.save, &entry->snapshot, client->plan.memory,
+			entry->buffer, err);
+	if (rc == 0)
+		rc = ckptd_conn_send(&client->contact.link.conn, &message, NULL, 0, err);
+	ckptd_message_release(&message);
+	entry->sent = rc == 0;
+	if (rc == 0 || err->status == EXIT_LOST)
+		return rc;
+	end_entry(client, entry, (struct save_result) { .outcome = SAVE_FAILED, .err = *err });
+	return 0;
+}
+
 static int send_saves(struct ckptd_client *client, struct err *err)
 {
 	struct ckptd_conn *conn = &client->contact.link.conn;
-	for (struct ckptd_entry *entry = client->entries.first; entry; entry = entry->next) {
-		if (entry->sent || !entry->complete || ckptd_entries_is_done(&client->entries, entry))
-			continue;
-		const struct ckptd_message save = { .type = CKPTD_SAVE,
-			.save = { entry->buffer, entry->step } };
-		if (ckptd_conn_send(conn, &save, NULL, 0, err) < 0)
+	struct ckptd_entry *entry;
+	while ((entry = ckptd_entries_first_unsent(&client->entries)))
+		if (send_save(client, entry, err) < 0)
 			return -1;
-		entry->sent = true;
-	}
 	if (ckptd_conn_flush(conn, err) < 0)
 		return -1;
 	/* Data in the socket's buffer reaches the service even if this process dies. */
@@ -372,7 +387,7 @@ int ckptd_client_buffer(struct ckptd_client *client, int live, double seconds)
 
 /* Called with the lock held. NULL with err set: the buffer can't be queued. */
 static struct ckptd_entry *add(struct ckptd_client *client, int buffer,
-	const struct save_step *step, struct err *err)
+	const struct snapshot *snapshot, struct err *err)
 {
 	struct ckptd_entry *entry = NULL;
 	if (buffer < 0 || buffer >= client->plan.memory->buffers
@@ -380,7 +395,7 @@ static struct ckptd_entry *add(struct ckptd_client *client, int buffer,
 		err_set(err,
 			"service: buffer %d can't be handed over: it is none, or was handed over before",
 			buffer);
-	else if (!(entry = ckptd_entries_add(&client->entries, step, buffer, clock_now())))
+	else if (!(entry = ckptd_entries_add(&client->entries, snapshot, buffer, clock_now())))
 		err_set(err, "service: no memory");
 	if (entry) {
 		entry->complete = !client->plan.complete;
@@ -389,20 +404,20 @@ static struct ckptd_entry *add(struct ckptd_client *client, int buffer,
 	return entry;
 }
 
-int ckptd_client_begin(struct ckptd_client *client, int buffer, const struct save_step *step,
+int ckptd_client_begin(struct ckptd_client *client, int buffer, const struct snapshot *snapshot,
 	struct err *err)
 {
 	pthread_mutex_lock(&client->lock);
-	int rc = add(client, buffer, step, err) ? 0 : -1;
+	int rc = add(client, buffer, snapshot, err) ? 0 : -1;
 	pthread_mutex_unlock(&client->lock);
 	return rc;
 }
 
-int ckptd_client_save(struct ckptd_client *client, int buffer, const struct save_step *step,
+int ckptd_client_save(struct ckptd_client *client, int buffer, const struct snapshot *snapshot,
 	struct err *err)
 {
 	pthread_mutex_lock(&client->lock);
-	struct ckptd_entry *entry = add(client, buffer, step, err);
+	struct ckptd_entry *entry = add(client, buffer, snapshot, err);
 	int rc = entry ? 0 : -1;
 	while (entry && entry->result.outcome == SAVE_RUNS && !entry->handed)
 		pthread_cond_wait(&client->changed, &client->lock);

@@ -32,14 +32,15 @@ int64_t ckptd_client_service(const struct ckptd_client *client);
  * (-1: no buffer is live). -1: there is none. */
 int ckptd_client_buffer(struct ckptd_client *client, int live, double seconds);
 
-/* Queues the buffer, which the client's thread completes and hands over. The plan's `ended` tells
- * what becomes of it. -1: it can't be queued. */
-int ckptd_client_begin(struct ckptd_client *client, int buffer, const struct save_step *step,
+/* Queues the buffer, which the client's thread completes and hands over. `snapshot` describes what
+ * is in it, but its data pointers point into buffer 0; its arrays and texts are borrowed until the
+ * save has ended. The plan's `ended` tells what becomes of it. -1: it can't be queued. */
+int ckptd_client_begin(struct ckptd_client *client, int buffer, const struct snapshot *snapshot,
 	struct err *err);
 
 /* The same, and waits until the buffer is handed over. -1 with err set also when no service could
  * be found or started; the buffer is free again. */
-int ckptd_client_save(struct ckptd_client *client, int buffer, const struct save_step *step,
+int ckptd_client_save(struct ckptd_client *client, int buffer, const struct snapshot *snapshot,
 	struct err *err);
 
 /* Waits until the save of `step` has ended (part 0: committed; other parts: written). Returns 0, or

@@ -83,7 +83,8 @@ int ckptd_contact_init(struct ckptd_contact *contact, const struct ckptd_plan *p
 	} else if (plan->snapshot->parts > 1) {
 		attach->first = plan->first;
 	}
-	return ckptd_attach_describe(attach, plan->snapshot, plan->memory, err);
+	ckptd_attach_describe(attach, plan->snapshot, plan->memory);
+	return ckptd_attach_check(attach, err);
 }
 
 /* ---- attaching ---- */

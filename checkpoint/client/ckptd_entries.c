@@ -10,15 +10,15 @@
 
 #define REMEMBERED 8 /* ended saves that are kept for ckptd_client_wait */
 
-struct ckptd_entry *ckptd_entries_add(struct ckptd_entries *entries, const struct save_step *step,
-	int buffer, double since)
+struct ckptd_entry *ckptd_entries_add(struct ckptd_entries *entries,
+	const struct snapshot *snapshot, int buffer, double since)
 {
 	struct ckptd_entry *entry = calloc(1, sizeof *entry), **at = &entries->first;
 	if (!entry)
 		return NULL;
-	*entry = (struct ckptd_entry) { .step = *step,
+	*entry = (struct ckptd_entry) { .snapshot = *snapshot,
 		.buffer = buffer,
-		.result.step = step->step,
+		.result.step = snapshot->at.step,
 		.since = since };
 	while (*at)
 		at = &(*at)->next;
@@ -57,7 +57,7 @@ struct ckptd_entry *ckptd_entries_find(const struct ckptd_entries *entries, int6
 {
 	struct ckptd_entry *found = NULL;
 	for (struct ckptd_entry *entry = entries->first; entry; entry = entry->next)
-		if (entry->step.step == step)
+		if (entry->snapshot.at.step == step)
 			found = entry;
 	return found;
 }
@@ -65,7 +65,7 @@ struct ckptd_entry *ckptd_entries_find(const struct ckptd_entries *entries, int6
 struct ckptd_entry *ckptd_entries_running(const struct ckptd_entries *entries, int64_t step)
 {
 	struct ckptd_entry *entry = entries->first;
-	while (entry && (entry->step.step != step || ckptd_entries_is_over(entries, entry)))
+	while (entry && (entry->snapshot.at.step != step || ckptd_entries_is_over(entries, entry)))
 		entry = entry->next;
 	return entry;
 }
@@ -103,6 +103,14 @@ struct ckptd_entry *ckptd_entries_first_new(const struct ckptd_entries *entries,
 	return entry;
 }
 
+struct ckptd_entry *ckptd_entries_first_unsent(const struct ckptd_entries *entries)
+{
+	struct ckptd_entry *entry = entries->first;
+	while (entry && (entry->sent || !entry->complete || ckptd_entries_is_done(entries, entry)))
+		entry = entry->next;
+	return entry;
+}
+
 bool ckptd_entries_have_new(const struct ckptd_entries *entries)
 {
 	return ckptd_entries_first_new(entries, true) || ckptd_entries_first_new(entries, false);
@@ -119,14 +127,14 @@ void ckptd_entries_hand(struct ckptd_entries *entries)
 	for (struct ckptd_entry *entry = entries->first; entry; entry = entry->next)
 		if (entry->sent && !entry->handed) {
 			entry->handed = true;
-			log_debug("checkpoint: step %" PRId64 " is handed over", entry->step.step);
+			log_debug("checkpoint: step %" PRId64 " is handed over", entry->snapshot.at.step);
 		}
 }
 
 void ckptd_entries_decide(struct ckptd_entries *entries, int64_t step)
 {
 	for (struct ckptd_entry *entry = entries->first; entry; entry = entry->next)
-		if ((step < 0 || entry->step.step == step) && entry->result.outcome == SAVE_WRITTEN
+		if ((step < 0 || entry->snapshot.at.step == step) && entry->result.outcome == SAVE_WRITTEN
 			&& entries->part)
 			entry->decided = true;
 }

@@ -12,8 +12,8 @@
 /* One save. */
 struct ckptd_entry {
 	struct ckptd_entry *next;
-	struct save_step step;
-	int buffer; /* -1: freed */
+	struct snapshot snapshot; /* its arrays are borrowed until the buffer is freed */
+	int buffer;               /* -1: freed */
 	struct save_result result;
 	bool complete; /* its buffer holds all of the step */
 	bool sent;     /* to the current service */
@@ -30,8 +30,8 @@ struct ckptd_entries {
 };
 
 /* Appends a save; the list owns it. NULL: out of memory. */
-struct ckptd_entry *ckptd_entries_add(struct ckptd_entries *entries, const struct save_step *step,
-	int buffer, double since);
+struct ckptd_entry *ckptd_entries_add(struct ckptd_entries *entries,
+	const struct snapshot *snapshot, int buffer, double since);
 
 /* Removes one entry and frees it. */
 void ckptd_entries_drop(struct ckptd_entries *entries, struct ckptd_entry *entry);
@@ -59,6 +59,9 @@ int ckptd_entries_undone(const struct ckptd_entries *entries);
 /* The first save that has not reached any service, of those whose buffer is complete or of those
  * whose buffer is not. NULL: none. */
 struct ckptd_entry *ckptd_entries_first_new(const struct ckptd_entries *entries, bool complete);
+
+/* The first save that the current service needs and has not been sent. NULL: none. */
+struct ckptd_entry *ckptd_entries_first_unsent(const struct ckptd_entries *entries);
 
 /* Whether there is a save that has not reached any service. */
 bool ckptd_entries_have_new(const struct ckptd_entries *entries);

@@ -16,8 +16,8 @@ struct ckptd_plan {
 	const struct ckpt_dir *dir;
 	const char *token; /* the directory owner's */
 	const struct snapshot_memory *memory;
-	const struct snapshot *snapshot; /* the layout: data pointers point into memory->base[0];
-										members that change from step to step are ignored */
+	const struct snapshot *snapshot; /* attempt, world_size, seed, part, parts and shard_size of all
+										saves; the other members are ignored */
 	struct retention retention;
 	const char *socket; /* the node's service; NULL: $MUSTER_CKPTD; where that is unset or dead, a
 						   service is started */

@@ -83,9 +83,12 @@ static json_t *encode_field(const struct ckptd_field *field, const void *from, s
 	case FIELD_DTYPE:
 		return json_string(
 			safetensors_dtype_name(*(const enum safetensors_dtype *)(const void *)at));
-	case FIELD_SHAPE:
-		return encode_integers((const int64_t *)(const void *)at,
-			(size_t) * (const int *)(const void *)counted);
+	case FIELD_SHAPE: {
+		int count = *(const int *)(const void *)counted;
+		return count == CKPTD_NO_SHAPE
+			? json_null()
+			: encode_integers((const int64_t *)(const void *)at, (size_t)count);
+	}
 	case FIELD_OFFSETS:
 		memcpy(&integer, at, sizeof integer);
 		return integer == CKPTD_NO_OFFSET
@@ -254,11 +257,13 @@ static int decode_rows(const struct ckptd_field *field, const json_t *value, cha
 }
 
 /* Stores the value that null means. */
-static void decode_null(const struct ckptd_field *field, void *at)
+static void decode_null(const struct ckptd_field *field, void *at, void *counted)
 {
 	const int64_t none[SNAPSHOT_STATES] = { CKPTD_NO_OFFSET, CKPTD_NO_OFFSET, CKPTD_NO_OFFSET };
 	if (field->kind == FIELD_TEXT || field->kind == FIELD_TOKEN)
 		*(const char **)at = NULL;
+	else if (field->kind == FIELD_SHAPE)
+		*(int *)counted = CKPTD_NO_SHAPE;
 	else
 		memcpy(at, none, field->kind == FIELD_OFFSETS ? sizeof none : sizeof none[0]);
 }
@@ -268,7 +273,7 @@ static int decode_field(const struct ckptd_field *field, const json_t *value, vo
 {
 	void *at = (char *)to + field->offset, *counted = (char *)to + field->count;
 	if (field->null && json_is_null(value)) {
-		decode_null(field, at);
+		decode_null(field, at, counted);
 		return 0;
 	}
 	switch (field->kind) {

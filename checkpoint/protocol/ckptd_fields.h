@@ -12,19 +12,21 @@
 #include "common/err.h"
 
 #define CKPTD_NO_OFFSET (-1) /* no offset: another part writes the data */
+#define CKPTD_NO_SHAPE (-1)  /* the number of members of a shape that is null */
 
 enum ckptd_field_kind {
 	FIELD_INTEGER, /* int64_t, least … most; where `null` is set, null is CKPTD_NO_OFFSET */
 	FIELD_U64,     /* uint64_t, as text */
 	FIELD_REAL,    /* double, NAN is null */
 	FIELD_BOOL,
-	FIELD_TEXT,    /* const char *, NULL is null; at least `least` bytes long */
-	FIELD_TOKEN,   /* the same, with 32 digits */
-	FIELD_STATUS,  /* enum exit_status */
-	FIELD_REASON,  /* the text of a struct err, whose status comes in the row before */
-	FIELD_LINES,   /* const char **, with their number */
-	FIELD_DTYPE,   /* enum safetensors_dtype */
-	FIELD_SHAPE,   /* int64_t[SAFETENSORS_DIMS], with their number, an int */
+	FIELD_TEXT,   /* const char *, NULL is null; at least `least` bytes long */
+	FIELD_TOKEN,  /* the same, with 32 digits */
+	FIELD_STATUS, /* enum exit_status */
+	FIELD_REASON, /* the text of a struct err, whose status comes in the row before */
+	FIELD_LINES,  /* const char **, with their number */
+	FIELD_DTYPE,  /* enum safetensors_dtype */
+	FIELD_SHAPE,  /* int64_t[SAFETENSORS_DIMS], with their number, an int; where `null` is set, null
+					 is CKPTD_NO_SHAPE */
 	FIELD_OFFSETS, /* int64_t[SNAPSHOT_STATES]; null if the first is CKPTD_NO_OFFSET */
 	FIELD_ROWS,    /* an array of structs, with their number */
 };

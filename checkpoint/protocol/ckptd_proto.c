@@ -17,6 +17,11 @@ static const struct ckptd_field tensor_fields[] = {
 	{ "shape", FIELD_SHAPE, AT(ckptd_tensor, shape), .count = offsetof(struct ckptd_tensor, dims) },
 	{ "writer", FIELD_INTEGER, AT(ckptd_tensor, writer), .most = CKPTD_PARTS_MAX - 1 },
 	{ "offset", FIELD_INTEGER, AT(ckptd_tensor, offset), ANY, .null = true },
+	{ "state", FIELD_BOOL, AT(ckptd_tensor, state) },
+	{ "box_shape", FIELD_SHAPE, AT(ckptd_tensor, box.shape),
+		.count = offsetof(struct ckptd_tensor, box_dims), .null = true },
+	{ "box_offset", FIELD_SHAPE, AT(ckptd_tensor, box.offset),
+		.count = offsetof(struct ckptd_tensor, box_offset_dims), .null = true },
 	{ 0 },
 };
 
@@ -35,9 +40,6 @@ static const struct ckptd_field attach_fields[] = {
 	{ "attempt", FIELD_INTEGER, AT(ckptd_attach, attempt), .most = INT32_MAX },
 	{ "world_size", FIELD_INTEGER, AT(ckptd_attach, world_size), .least = 1, .most = INT32_MAX },
 	{ "seed", FIELD_U64, AT(ckptd_attach, seed) },
-	{ "config", FIELD_TEXT, AT(ckptd_attach, config) },
-	{ "numerics", FIELD_TEXT, AT(ckptd_attach, numerics) },
-	{ "model", FIELD_TEXT, AT(ckptd_attach, model) },
 	{ "part", FIELD_INTEGER, AT(ckptd_attach, part), .most = CKPTD_PARTS_MAX - 1 },
 	{ "parts", FIELD_INTEGER, AT(ckptd_attach, parts), .least = 1, .most = CKPTD_PARTS_MAX },
 	{ "shard_size", FIELD_INTEGER, AT(ckptd_attach, shard_size), ANY },
@@ -51,12 +53,6 @@ static const struct ckptd_field attach_fields[] = {
 	{ "port", FIELD_INTEGER, AT(ckptd_attach, port), .most = UINT16_MAX },
 	{ "secret", FIELD_TOKEN, AT(ckptd_attach, secret), .null = true },
 	{ "first", FIELD_TEXT, AT(ckptd_attach, first), .least = 1, .null = true },
-	{ "tensors", FIELD_ROWS, AT(ckptd_attach, tensors), .least = 1,
-		.count = offsetof(struct ckptd_attach, tensor_count), .rows = tensor_fields,
-		.row_size = sizeof(struct ckptd_tensor) },
-	{ "slices", FIELD_ROWS, AT(ckptd_attach, slices),
-		.count = offsetof(struct ckptd_attach, slice_count), .rows = slice_fields,
-		.row_size = sizeof(struct ckptd_slice) },
 	{ 0 },
 };
 
@@ -72,6 +68,16 @@ static const struct ckptd_field save_fields[] = {
 	{ "cursor", FIELD_INTEGER, AT(ckptd_save, at.cursor), ANY },
 	{ "loss", FIELD_REAL, AT(ckptd_save, at.loss) },
 	{ "validation_loss", FIELD_REAL, AT(ckptd_save, at.validation_loss) },
+	{ "config", FIELD_TEXT, AT(ckptd_save, config), .null = true },
+	{ "numerics", FIELD_TEXT, AT(ckptd_save, numerics), .null = true },
+	{ "model", FIELD_TEXT, AT(ckptd_save, model), .null = true },
+	{ "values", FIELD_TEXT, AT(ckptd_save, values), .null = true },
+	{ "tensors", FIELD_ROWS, AT(ckptd_save, tensors),
+		.count = offsetof(struct ckptd_save, tensor_count), .rows = tensor_fields,
+		.row_size = sizeof(struct ckptd_tensor) },
+	{ "slices", FIELD_ROWS, AT(ckptd_save, slices),
+		.count = offsetof(struct ckptd_save, slice_count), .rows = slice_fields,
+		.row_size = sizeof(struct ckptd_slice) },
 	{ 0 },
 };
 
@@ -298,12 +304,10 @@ int ckptd_decode(enum ckptd_type type, const char *payload, size_t size,
 
 void ckptd_message_release(struct ckptd_message *message)
 {
-	if (message->type == CKPTD_ATTACH) {
-		free(message->attach.tensors);
-		free(message->attach.slices);
-	} else if (message->type == CKPTD_STATE || message->type == CKPTD_FINISHED) {
+	if (message->type == CKPTD_SAVE)
+		ckptd_save_release(&message->save);
+	else if (message->type == CKPTD_STATE || message->type == CKPTD_FINISHED)
 		free(message->state.lines);
-	}
 	json_decref(message->json);
 	*message = (struct ckptd_message) { 0 };
 }

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* The protocol of the checkpoint service (doc/ckptd-protocol.md): frames and messages, encoded and
  * decoded by pure functions. A decoded message has passed every check that is possible with the
- * message alone, so its readers need not repeat them. */
+ * message alone, so its readers need not repeat them; a SAVE is checked against the ATTACH
+ * (ckptd_save_check). */
 #ifndef MUSTER_CKPTD_PROTO_H
 #define MUSTER_CKPTD_PROTO_H
 
@@ -11,9 +12,10 @@
 #include <stdint.h>
 
 #include "checkpoint/protocol/ckptd_attach.h"
+#include "checkpoint/protocol/ckptd_save.h"
 #include "common/err.h"
 
-#define CKPTD_VERSION 2
+#define CKPTD_VERSION 3
 #define CKPTD_HEADER_SIZE 16
 #define CKPTD_PAYLOAD_MAX (16u << 20)
 #define CKPTD_HELLO_MAX 4096u /* bytes that an unknown peer can make a service keep */
@@ -60,10 +62,6 @@ int ckptd_header_decode(const unsigned char bytes[CKPTD_HEADER_SIZE], struct ckp
 struct ckptd_attached {
 	int64_t pid, port;
 };
-struct ckptd_save {
-	int64_t buffer;
-	struct save_step at;
-}; /* buffer -1: already written */
 struct ckptd_progress {
 	int64_t step, bytes, total;
 };

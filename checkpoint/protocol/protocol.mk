@@ -7,6 +7,7 @@ libckptd_la_SOURCES = \
 	checkpoint/protocol/ckptd_fields.c checkpoint/protocol/ckptd_fields.h \
 	checkpoint/protocol/ckptd_polls.h \
 	checkpoint/protocol/ckptd_proto.c checkpoint/protocol/ckptd_proto.h \
+	checkpoint/protocol/ckptd_save.c checkpoint/protocol/ckptd_save.h \
 	checkpoint/protocol/ckptd_socket.c checkpoint/protocol/ckptd_socket.h \
 	checkpoint/protocol/ckptd_tcp.c checkpoint/protocol/ckptd_tcp.h
 libckptd_la_CPPFLAGS = $(AM_CPPFLAGS) -DBINDIR='"$(bindir)"'

@@ -87,27 +87,27 @@ static void answer_result(struct ckptd_session *session, const struct save_resul
 	answer(session, &message);
 }
 
-static int take_save(struct ckptd_session *session, const struct ckptd_save *save, struct err *err)
+/* Takes over the message of a save that is begun. */
+static int take_save(struct ckptd_session *session, struct ckptd_message *message, struct err *err)
 {
-	const struct ckptd_attach *attach = attach_of(session);
-	struct save_result refused = { .outcome = SAVE_FAILED, .step = save->at.step };
-	if (save->buffer >= attach->buffers || (save->buffer < 0 && attach->parts == 1))
-		return err_fail(err, EXIT_DATA, "protocol: SAVE: there is no buffer %" PRId64,
-			save->buffer);
-	if (save->buffer >= 0 && session->busy[save->buffer])
+	const int64_t buffer = message->save.buffer, step = message->save.at.step;
+	struct save_result refused = { .outcome = SAVE_FAILED, .step = step };
+	if (ckptd_save_check(&message->save, attach_of(session), err) < 0)
+		return err_prefix(err, "protocol: SAVE");
+	if (buffer >= 0 && session->busy[buffer])
 		return err_fail(err, EXIT_DATA, "protocol: SAVE: buffer %" PRId64 " was handed over before",
-			save->buffer);
+			buffer);
 	if (session->finishing) {
 		err_fail(&refused.err, EXIT_LOST, "service: it was told to end");
 		answer_result(session, &refused);
 		return 0;
 	}
-	if (ckptd_worker_save(session->worker, save) < 0)
+	if (ckptd_worker_save(session->worker, message) < 0)
 		return err_fail(err, EXIT_LOST, "service: no memory");
-	if (save->buffer >= 0)
-		session->busy[save->buffer] = true;
-	if (save->at.step > session->handed)
-		session->handed = save->at.step;
+	if (buffer >= 0)
+		session->busy[buffer] = true;
+	if (step > session->handed)
+		session->handed = step;
 	return 0;
 }
 
@@ -122,7 +122,7 @@ static void hear_client(struct ckptd_session *session)
 		session->deaf = ckptd_conn_flush(&session->conn, &err) < 0;
 	while ((rc = ckptd_conn_receive(&session->conn, &message, &err)) > 0) {
 		rc = message.type == CKPTD_SAVE
-			? take_save(session, &message.save, &err)
+			? take_save(session, &message, &err)
 			: err_fail(&err, EXIT_DATA, "protocol: %s came where SAVE should",
 				ckptd_type_name(message.type));
 		ckptd_message_release(&message);

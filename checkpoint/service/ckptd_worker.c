@@ -45,7 +45,7 @@ struct ckptd_news *ckptd_worker_news(struct ckptd_worker *worker)
 	if (!news && worker->progressed && worker->jobs && (news = calloc(1, sizeof *news)))
 		*news = (struct ckptd_news) { .type = NEWS_PROGRESS,
 			.buffer = -1,
-			.result = { .step = worker->jobs->save.at.step, .bytes = worker->done },
+			.result = { .step = worker->jobs->message.save.at.step, .bytes = worker->done },
 			.total = worker->total };
 	worker->progressed = false;
 	pthread_mutex_unlock(&worker->lock);
@@ -76,12 +76,12 @@ static void on_progress(void *arg, uint64_t done, uint64_t total)
 	}
 }
 
-static const struct snapshot *snapshot_of(struct ckptd_worker *worker,
-	const struct ckptd_save *save)
+/* Released by ckptd_save_free_snapshot. */
+static int make_snapshot(const struct ckptd_worker *worker, const struct ckptd_save *save,
+	struct snapshot *snapshot, struct err *err)
 {
-	struct snapshot *snapshot = &worker->snapshots[save->buffer];
-	snapshot->at = save->at;
-	return snapshot;
+	return ckptd_save_snapshot(save, worker->plan.attach, worker->plan.memory->base[save->buffer],
+		snapshot, err);
 }
 
 void ckptd_worker_clean_up(struct ckptd_worker *worker, int64_t durable)
@@ -111,8 +111,12 @@ static void save_whole(struct ckptd_worker *worker, const struct ckptd_save *sav
 {
 	const struct ckpt_save_options options = options_for(worker);
 	struct save_result result = { .outcome = SAVE_FAILED, .step = save->at.step };
-	ckpt_save(&worker->plan.dir, snapshot_of(worker, save), worker->plan.attach->token, &options,
-		&result, &result.err);
+	struct snapshot snapshot;
+	if (make_snapshot(worker, save, &snapshot, &result.err) == 0) {
+		ckpt_save(&worker->plan.dir, &snapshot, worker->plan.attach->token, &options, &result,
+			&result.err);
+		ckptd_save_free_snapshot(&snapshot);
+	}
 	ckptd_worker_post(worker, NEWS_ENDED, (int)save->buffer, &result, NULL);
 	if (result.outcome == SAVE_DURABLE)
 		ckptd_worker_clean_up(worker, save->at.step);
@@ -125,19 +129,23 @@ static char *write_part(struct ckptd_worker *worker, const struct ckptd_save *sa
 	const struct ckpt_save_options options = options_for(worker);
 	const struct ckptd_attach *attach = worker->plan.attach;
 	const struct ckpt_dir *dir = &worker->plan.dir;
+	struct snapshot snapshot;
 	char *text = ckptd_already_part(dir, save->at.step, attach->token, (int)attach->part,
 		(int)attach->parts, size);
 	if (text)
 		return text;
-	if (save->buffer < 0)
+	if (save->buffer < 0) {
 		err_fail(&result->err, EXIT_LOST,
 			"checkpoint: part %d of %d, which was written, is not there any more",
 			(int)attach->part + 1, (int)attach->parts);
-	else if (ckpt_save_part(dir, snapshot_of(worker, save), attach->token, &options, &text, size,
-				 result, &result->err)
-		< 0)
-		text = NULL;
-	return text;
+		return NULL;
+	}
+	if (make_snapshot(worker, save, &snapshot, &result->err) < 0)
+		return NULL;
+	int rc =
+		ckpt_save_part(dir, &snapshot, attach->token, &options, &text, size, result, &result->err);
+	ckptd_save_free_snapshot(&snapshot);
+	return rc < 0 ? NULL : text;
 }
 
 static void tell_own(struct ckptd_worker *worker, int64_t step, char *text, size_t size,
@@ -225,10 +233,11 @@ static bool save_next(struct ckptd_worker *worker)
 	worker->working = true;
 	worker->done = worker->total = 0;
 	pthread_mutex_unlock(&worker->lock);
-	do_save(worker, &job->save);
+	do_save(worker, &job->message.save);
 	pthread_mutex_lock(&worker->lock);
 	worker->working = worker->progressed = false;
 	worker->jobs = job->next;
+	ckptd_message_release(&job->message);
 	free(job);
 	return true;
 }
@@ -283,8 +292,6 @@ static void *run(void *arg)
 static void release(struct ckptd_worker *worker)
 {
 	ckptd_news_clear(&worker->news);
-	for (int i = 0; i < SNAPSHOT_BUFFERS; i++)
-		ckptd_attach_free(&worker->snapshots[i]);
 	ckptd_parts_destroy(worker->parts);
 	pthread_cond_destroy(&worker->changed);
 	pthread_mutex_destroy(&worker->lock);
@@ -294,10 +301,6 @@ static void release(struct ckptd_worker *worker)
 static int fill(struct ckptd_worker *worker, struct err *err)
 {
 	const struct ckptd_attach *attach = worker->plan.attach;
-	for (int i = 0; i < worker->plan.memory->buffers; i++)
-		if (ckptd_attach_snapshot(attach, worker->plan.memory->base[i], &worker->snapshots[i], err)
-			< 0)
-			return -1;
 	if (attach->parts > 1 && attach->part == 0) {
 		worker->parts = ckptd_parts_create((int)attach->parts, worker->plan.patience);
 		if (!worker->parts)
@@ -327,12 +330,13 @@ struct ckptd_worker *ckptd_worker_start(const struct ckptd_worker_plan *plan, st
 	return NULL;
 }
 
-int ckptd_worker_save(struct ckptd_worker *worker, const struct ckptd_save *save)
+int ckptd_worker_save(struct ckptd_worker *worker, struct ckptd_message *message)
 {
 	struct job *job = calloc(1, sizeof *job), **at;
 	if (!job)
 		return -1;
-	job->save = *save;
+	job->message = *message;
+	*message = (struct ckptd_message) { 0 };
 	pthread_mutex_lock(&worker->lock);
 	for (at = &worker->jobs; *at; at = &(*at)->next)
 		;
@@ -415,11 +419,12 @@ void ckptd_worker_list(struct ckptd_worker *worker, void (*line)(void *arg, cons
 	pthread_mutex_lock(&worker->lock);
 	for (const struct job *job = worker->jobs; job; job = job->next) {
 		if (job == worker->jobs && worker->working)
-			err_set(&text, "step %" PRId64 " of %s: %.2f of %.2f GB are written", job->save.at.step,
-				path, (double)worker->done * 1e-9, (double)worker->total * 1e-9);
+			err_set(&text, "step %" PRId64 " of %s: %.2f of %.2f GB are written",
+				job->message.save.at.step, path, (double)worker->done * 1e-9,
+				(double)worker->total * 1e-9);
 		else
 			err_set(&text, "step %" PRId64 " of %s: it waits for the save before it",
-				job->save.at.step, path);
+				job->message.save.at.step, path);
 		line(arg, text.text);
 	}
 	const struct ckptd_parts_step *save = worker->parts ? ckptd_parts_first(worker->parts) : NULL;

@@ -24,8 +24,9 @@ struct ckptd_worker;
 
 struct ckptd_worker *ckptd_worker_start(const struct ckptd_worker_plan *plan, struct err *err);
 
-/* Queues a save. -1: out of memory. */
-int ckptd_worker_save(struct ckptd_worker *worker, const struct ckptd_save *save);
+/* Queues a SAVE, which ckptd_save_check has passed; takes ownership of the message. -1: out of
+ * memory, and the message stays the caller's. */
+int ckptd_worker_save(struct ckptd_worker *worker, struct ckptd_message *message);
 
 /* For part 0: another part was reported. Takes ownership of `text`, or it is NULL and `fault` says
  * why. -1: no room for it. */

@@ -17,13 +17,12 @@
 /* A queued save. */
 struct job {
 	struct job *next;
-	struct ckptd_save save;
+	struct ckptd_message message; /* a SAVE; owned */
 };
 
 struct ckptd_worker {
 	struct ckptd_worker_plan plan;
 	struct retention retention;
-	struct snapshot snapshots[SNAPSHOT_BUFFERS];
 	pthread_t thread;
 	double next_progress, next_beat; /* used by the thread alone */
 	int mapped_buffer; /* used by the thread alone: buffers before it are mapped, as are the first

@@ -9,13 +9,13 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
-#include "checkpoint/protocol/ckptd_attach.h"
 #include "checkpoint/protocol/ckptd_conn.h"
+#include "checkpoint/protocol/ckptd_save.h"
 #include "checkpoint/protocol/ckptd_tcp.h"
 
 int LLVMFuzzerTestOneInput(const unsigned char *bytes, size_t size);
 
-#define BUFFER_MAX (1 << 16)
+#define BUFFER_SIZE 4096
 
 static void refused(const struct err *err)
 {
@@ -31,14 +31,40 @@ static void read_all(const void *data, uint64_t size)
 		sum = (unsigned char)(sum + ((const unsigned char *)data)[i]);
 }
 
-/* With a buffer of exactly the size that was promised: whatever lies outside is found. */
-static void use_snapshot(const struct ckptd_attach *attach)
+/* Both are written alike. */
+static void are_equal(const struct ckptd_message *first, const struct ckptd_message *second)
 {
+	char *texts[2];
+	size_t sizes[2];
+	struct err err;
+	if (ckptd_encode(first, &texts[0], &sizes[0], &err) < 0
+		|| ckptd_encode(second, &texts[1], &sizes[1], &err) < 0 || sizes[0] != sizes[1]
+		|| memcmp(texts[0], texts[1], sizes[0]) != 0)
+		abort();
+	free(texts[0]);
+	free(texts[1]);
+}
+
+/* With a buffer of exactly the size that was promised: whatever lies outside is found. */
+static void use_snapshot(const struct ckptd_save *save)
+{
+	static char buffer[BUFFER_SIZE];
+	const struct ckptd_attach attach = { .part = save->at.step % 2,
+		.parts = 2,
+		.buffers = 2,
+		.buffer_bytes = BUFFER_SIZE };
+	const struct snapshot_memory memory = { .buffers = 2,
+		.bytes = BUFFER_SIZE,
+		.base = { buffer } };
+	struct err err = { .text = "" };
 	struct snapshot snapshot;
-	if (attach->buffer_bytes > BUFFER_MAX)
+	if (ckptd_save_check(save, &attach, &err) < 0) {
+		refused(&err);
 		return;
-	void *buffer = calloc(1, (size_t)attach->buffer_bytes);
-	if (ckptd_attach_snapshot(attach, buffer, &snapshot, NULL) < 0)
+	}
+	if (save->buffer < 0)
+		return;
+	if (ckptd_save_snapshot(save, &attach, buffer, &snapshot, NULL) < 0)
 		abort();
 	for (size_t i = 0; i < snapshot.tensor_count; i++) {
 		const struct snapshot_tensor *tensor = &snapshot.tensors[i];
@@ -50,42 +76,35 @@ static void use_snapshot(const struct ckptd_attach *attach)
 	for (size_t i = 0; i < snapshot.slice_count; i++)
 		for (int s = 0; s < SNAPSHOT_STATES; s++)
 			read_all(snapshot.slices[i].state[s], snapshot.slices[i].count * sizeof(float));
-	const struct snapshot_memory memory = { .buffers = (int)attach->buffers,
-		.bytes = (size_t)attach->buffer_bytes,
-		.base = { buffer } };
-	struct ckptd_attach again = *attach;
-	if (ckptd_attach_describe(&again, &snapshot, &memory, NULL) < 0)
+	struct ckptd_save again;
+	if (ckptd_save_describe(&again, &snapshot, &memory, (int)save->buffer, NULL) < 0)
 		abort();
-	if (memcmp(again.tensors, attach->tensors, attach->tensor_count * sizeof *again.tensors) != 0
-		|| memcmp(again.slices, attach->slices, attach->slice_count * sizeof *again.slices) != 0)
-		abort();
-	free(again.tensors);
-	free(again.slices);
-	ckptd_attach_free(&snapshot);
-	free(buffer);
+	const struct ckptd_message first = { .type = CKPTD_SAVE, .save = *save },
+							   second = { .type = CKPTD_SAVE, .save = again };
+	are_equal(&first, &second);
+	ckptd_save_release(&again);
+	ckptd_save_free_snapshot(&snapshot);
 }
 
 static void comes_back(const struct ckptd_message *message)
 {
 	struct ckptd_message again;
-	char *first, *second;
-	size_t first_size, second_size;
+	char *text;
+	size_t size;
 	struct err err;
-	if (ckptd_encode(message, &first, &first_size, &err) < 0
-		|| ckptd_decode(message->type, first, first_size, &again, &err) < 0
-		|| ckptd_encode(&again, &second, &second_size, &err) < 0 || first_size != second_size
-		|| memcmp(first, second, first_size) != 0)
+	if (ckptd_encode(message, &text, &size, &err) < 0
+		|| ckptd_decode(message->type, text, size, &again, &err) < 0)
 		abort();
+	are_equal(message, &again);
 	ckptd_message_release(&again);
-	free(first);
-	free(second);
+	free(text);
 }
 
 static void look_at(struct ckptd_message *message)
 {
 	comes_back(message);
-	if (message->type == CKPTD_ATTACH)
-		use_snapshot(&message->attach);
+	if (message->type == CKPTD_SAVE)
+		use_snapshot(&message->save);
 	ckptd_message_release(message);
 }
 

@@ -27,7 +27,7 @@ sources() {
             checkpoint/directory/{ckpt_dir,removable}.c common/{pages,thread}.c "${base[@]}"
         ;;
     ckptd_proto)
-        echo checkpoint/{protocol/ckptd_{attach,conn,fields,proto,tcp},format/safetensors}.c \
+        echo checkpoint/{protocol/ckptd_{attach,conn,fields,proto,save,tcp},format/safetensors}.c \
             "${base[@]}"
         ;;
     comm_conn) echo trainer/comm/comm_conn.c ;;

@@ -101,9 +101,9 @@ static int hand_over(struct writer *writer, int64_t step, struct err *err)
 		return err_set(err, "there is no free slot for step %" PRId64, step);
 	struct ckpt_sample *sample = writer->memory.base[slot];
 	ckpt_sample_fill(sample, step);
-	struct save_step what = sample->snapshot.at;
-	what.step = step;
-	return ckptd_client_save(writer->client, slot, &what, err);
+	struct snapshot snapshot = writer->layout.snapshot;
+	snapshot.at = sample->snapshot.at;
+	return ckptd_client_save(writer->client, slot, &snapshot, err);
 }
 
 /* Every step waits for the one before, so that at most one is under way. */

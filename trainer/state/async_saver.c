@@ -32,7 +32,7 @@ struct begun {
 struct async_saver {
 	struct async_saver_plan plan;
 	struct layout layout;
-	struct snapshot snapshot;              /* the layout as the service gets it */
+	struct snapshot snapshot;              /* what is the same in all saves */
 	struct buffer_pool pool;               /* of a state in host memory */
 	struct device_snapshot *snapshot_copy; /* of a state on a device, else NULL */
 	const struct snapshot_memory *memory;  /* of the one or the other */
@@ -391,7 +391,9 @@ void async_saver_save(struct async_saver *saver, const struct state *state,
 		.stall = clock_now() - began,
 		.buffer = saver->snapshot_copy ? buffer : -1 };
 	pthread_mutex_unlock(&saver->lock);
-	if (ckptd_client_begin(saver->client, given, &what, &err) == 0)
+	struct snapshot snapshot = saver->snapshot;
+	snapshot.at = what;
+	if (ckptd_client_begin(saver->client, given, &snapshot, &err) == 0)
 		return;
 	note_failed(saver, what.step, &err);
 	/* No other thread finishes the copies now, and the next update waits for their end. */

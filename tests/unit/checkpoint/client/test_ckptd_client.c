@@ -56,8 +56,9 @@ static void begin(struct filling *filling, int64_t step)
 	struct err err;
 	int buffer = ckptd_client_buffer(filling->fixture.client, -1, HANG_SECONDS);
 	ckpt_sample_fill(&sample, step);
-	sample.snapshot.at.step = step;
-	if (ckptd_client_begin(filling->fixture.client, buffer, &sample.snapshot.at, &err) < 0)
+	struct snapshot snapshot = filling->fixture.snapshot;
+	snapshot.at = sample.snapshot.at;
+	if (ckptd_client_begin(filling->fixture.client, buffer, &snapshot, &err) < 0)
 		fail_msg("%s", err.text);
 }
 

@@ -14,8 +14,8 @@
 
 static struct ckptd_entry *add(struct ckptd_entries *entries, int64_t step, int buffer)
 {
-	const struct save_step save = { .step = step };
-	struct ckptd_entry *entry = ckptd_entries_add(entries, &save, buffer, 0);
+	const struct snapshot snapshot = { .at.step = step };
+	struct ckptd_entry *entry = ckptd_entries_add(entries, &snapshot, buffer, 0);
 	assert_non_null(entry);
 	assert_ptr_equal(ckptd_entries_first_new(entries, false), entry);
 	entry->complete = true;

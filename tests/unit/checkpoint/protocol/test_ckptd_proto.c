@@ -23,11 +23,14 @@
 
 #define TOKEN "0123456789abcdef0123456789abcdef"
 
+#define WHOLE .box_dims = CKPTD_NO_SHAPE, .box_offset_dims = CKPTD_NO_SHAPE
+
 static struct ckptd_tensor tensors[] = {
-	{ "wte", SAFETENSORS_F32, 2, { 7, 5 }, 0, 0 },
-	{ "half", SAFETENSORS_BF16, 1, { 3 }, 0, 142 },
-	{ "other", SAFETENSORS_F64, 1, { 2 }, 1, CKPTD_NO_OFFSET },
-	{ "scalar", SAFETENSORS_U8, 0, { 0 }, 1, 4095 },
+	{ "wte", SAFETENSORS_F32, 2, { 7, 5 }, 0, 0, WHOLE },
+	{ "half", SAFETENSORS_BF16, 1, { 3 }, 0, 142, WHOLE },
+	{ "other", SAFETENSORS_F64, 1, { 2 }, 1, CKPTD_NO_OFFSET, WHOLE },
+	{ "scalar", SAFETENSORS_U8, 0, { 0 }, 1, 4095, WHOLE },
+	{ "mask", SAFETENSORS_BOOL, 2, { 2, 3 }, 0, 160, true, 2, 2, { { 4, 3 }, { 2, 0 } } },
 };
 
 static struct ckptd_slice slices[] = {
@@ -44,9 +47,6 @@ static const struct ckptd_message samples[] = {
 			.attempt = 3,
 			.world_size = 8,
 			.seed = UINT64_MAX,
-			.config = "{}",
-			.numerics = "{}",
-			.model = "",
 			.part = 0,
 			.parts = 2,
 			.shard_size = INT64_MAX,
@@ -58,14 +58,20 @@ static const struct ckptd_message samples[] = {
 			.umask = 0777,
 			.host = "::1",
 			.port = 65535,
-			.secret = TOKEN,
+			.secret = TOKEN } },
+	{ .type = CKPTD_SAVE,
+		.save = { .buffer = 1,
+			.at = { INT64_MAX, 12, 0.1, NAN },
+			.config = "{}",
+			.numerics = "{}",
+			.model = "",
+			.values = "{\"epoch\": 1}",
 			.tensors = tensors,
-			.tensor_count = 4,
+			.tensor_count = 5,
 			.slices = slices,
 			.slice_count = 2 } },
+	{ .type = CKPTD_SAVE, .save = { .buffer = -1, .at = { 0, 0, NAN, -1e-300 } } },
 	{ .type = CKPTD_ATTACHED, .attached = { 1, 0 } },
-	{ .type = CKPTD_SAVE, .save = { 1, { INT64_MAX, 12, 0.1, NAN } } },
-	{ .type = CKPTD_SAVE, .save = { -1, { 0, 0, NAN, -1e-300 } } },
 	{ .type = CKPTD_PROGRESS, .progress = { 1, 2, 3 } },
 	{ .type = CKPTD_SAVE_WRITTEN, .result = { SAVE_WRITTEN, 1, 2, 0.25, .taken = false } },
 	{ .type = CKPTD_SAVE_DURABLE, .result = { SAVE_DURABLE, 1, 2, 0.25, .taken = true } },
@@ -83,6 +89,8 @@ static const struct ckptd_message samples[] = {
 	{ .type = CKPTD_LEFT, .decided = { 5, false } },
 };
 
+#define ATTACH (&samples[0])
+#define SAVE (&samples[1])
 #define SAMPLES (sizeof samples / sizeof samples[0])
 
 static json_t *encoded(const struct ckptd_message *message)
@@ -127,10 +135,19 @@ static bool is_taken(enum ckptd_type type, const json_t *object)
 	return true;
 }
 
+/* Decodes the object, and releases it. */
+static void decode(json_t *object, enum ckptd_type type, struct ckptd_message *message)
+{
+	AUTO_FREE char *text = json_dumps(object, 0);
+	struct err err;
+	json_decref(object);
+	if (ckptd_decode(type, text, strlen(text), message, &err) < 0)
+		fail_msg("%s", err.text);
+}
+
 static void messages_come_back(void **state)
 {
 	struct ckptd_message message;
-	struct err err;
 	bool seen[CKPTD_TYPES] = { false };
 	for (size_t i = 0; i < SAMPLES; i++) {
 		json_t *object = encoded(&samples[i]);
@@ -143,16 +160,20 @@ static void messages_come_back(void **state)
 	}
 	for (int type = 1; type < CKPTD_TYPES; type++)
 		assert_true(seen[type]);
-	json_t *object = encoded(&samples[0]);
-	AUTO_FREE char *text = json_dumps(object, 0);
-	json_decref(object);
-	assert_int_equal(ckptd_decode(CKPTD_ATTACH, text, strlen(text), &message, &err), 0);
+	decode(encoded(ATTACH), CKPTD_ATTACH, &message);
 	assert_true(message.attach.seed == UINT64_MAX);
 	assert_null(message.attach.first);
 	assert_string_equal(message.attach.path, "/a \"b\"\n");
-	assert_int_equal(message.attach.tensors[1].offset, 142);
-	assert_int_equal(message.attach.tensors[2].offset, CKPTD_NO_OFFSET);
-	assert_int_equal(message.attach.slices[0].offset[2], 4036);
+	ckptd_message_release(&message);
+	decode(encoded(SAVE), CKPTD_SAVE, &message);
+	assert_string_equal(message.save.values, "{\"epoch\": 1}");
+	assert_int_equal(message.save.tensors[1].offset, 142);
+	assert_int_equal(message.save.tensors[2].offset, CKPTD_NO_OFFSET);
+	assert_int_equal(message.save.tensors[3].box_dims, CKPTD_NO_SHAPE);
+	assert_true(message.save.tensors[4].state);
+	assert_int_equal(message.save.tensors[4].box.shape[0], 4);
+	assert_int_equal(message.save.tensors[4].box.offset[0], 2);
+	assert_int_equal(message.save.slices[0].offset[2], 4036);
 	ckptd_message_release(&message);
 }
 
@@ -190,21 +211,22 @@ static void no_member_is_left_out_or_of_another_kind(void **state)
 		json_t *object = encoded(&samples[i]);
 		refused += try_values(samples[i].type, object, object);
 		assert_true(is_taken(samples[i].type, object));
-		if (samples[i].type == CKPTD_ATTACH) {
-			refused += try_values(CKPTD_ATTACH, object,
-				json_array_get(json_object_get(object, "tensors"), 0));
-			refused += try_values(CKPTD_ATTACH, object,
-				json_array_get(json_object_get(object, "slices"), 0));
+		if (&samples[i] == SAVE) {
+			json_t *rows = json_object_get(object, "tensors");
+			refused += try_values(CKPTD_SAVE, object, json_array_get(rows, 0));
+			refused += try_values(CKPTD_SAVE, object, json_array_get(rows, 4));
+			rows = json_object_get(object, "slices");
+			refused += try_values(CKPTD_SAVE, object, json_array_get(rows, 0));
 		}
 		json_decref(object);
 	}
 	assert_true(refused > 1200);
 }
 
-/* An ATTACH with one thing changed, by which no member is wrong by itself. */
-static bool attach_is_taken(const char *path, const char *value)
+/* The message with one thing changed, by which no member is wrong by itself. */
+static json_t *changed(const struct ckptd_message *message, const char *path, const char *value)
 {
-	json_t *root = encoded(&samples[0]), *at = root;
+	json_t *root = encoded(message), *at = root;
 	char copy[100], *save, *name = strtok_r(strcpy(copy, path), ".", &save), *next;
 	for (; (next = strtok_r(NULL, ".", &save)); name = next)
 		at = json_is_array(at) ? json_array_get(at, (size_t)atoi(name)) : json_object_get(at, name);
@@ -214,20 +236,50 @@ static bool attach_is_taken(const char *path, const char *value)
 		json_array_set_new(at, (size_t)atoi(name), new);
 	else
 		json_object_set_new(at, name, new);
+	return root;
+}
+
+static bool attach_is_taken(const char *path, const char *value)
+{
+	json_t *root = changed(ATTACH, path, value);
 	bool taken = is_taken(CKPTD_ATTACH, root);
 	json_decref(root);
 	return taken;
 }
 
+/* By a service to which a client has attached so. */
+static bool save_is_taken(const struct ckptd_attach *attach, const char *path, const char *value)
+{
+	json_t *root = changed(SAVE, path, value);
+	struct ckptd_message message;
+	struct err err;
+	bool taken = is_taken(CKPTD_SAVE, root);
+	if (!taken) {
+		json_decref(root);
+		return false;
+	}
+	decode(root, CKPTD_SAVE, &message);
+	taken = ckptd_save_check(&message.save, attach, &err) == 0;
+	if (!taken)
+		assert_int_equal(err.status, EXIT_DATA);
+	ckptd_message_release(&message);
+	return taken;
+}
+
 static void what_does_not_fit_together_is_refused(void **state)
 {
-	static const char *const changes[][2] = {
+	static const char *const attach_changes[][2] = {
 		{ "part", "2" },
 		{ "part", "1" },
 		{ "parts", "1" },
 		{ "host", "null" },
 		{ "secret", "null" },
 		{ "first", "\"a:1:b\"" },
+	};
+	static const char *const save_changes[][2] = {
+		{ "slot", "2" },
+		{ "config", "null" },
+		{ "numerics", "null" },
 		{ "tensors.0.offset", "null" },
 		{ "tensors.0.offset", "2" },
 		{ "tensors.0.offset", "3960" },
@@ -236,10 +288,20 @@ static void what_does_not_fit_together_is_refused(void **state)
 		{ "tensors.0.shape", "[7, 1000]" },
 		{ "tensors.0.shape", "[4611686018427387904, 4]" },
 		{ "tensors.0.dtype", "\"F4\"" },
-		{ "tensors.0.name", "\"half\"" },
+		{ "tensors.0.box_shape", "[7, 5]" },
+		{ "tensors.0.state", "true" },
 		{ "tensors.1.offset", "4091" },
 		{ "tensors.3.offset", "4096" },
 		{ "tensors.2.offset", "4084" },
+		{ "tensors.4.state", "false" },
+		{ "tensors.4.box_shape", "null" },
+		{ "tensors.4.box_shape", "[4, 3, 1]" },
+		{ "tensors.4.box_shape", "[3, 3]" },
+		{ "tensors.4.box_offset", "null" },
+		{ "tensors.4.box_offset", "[2, 1]" },
+		{ "tensors.4.box_offset", "[9223372036854775807, 0]" },
+		{ "tensors.4.offset", "4091" },
+		{ "slices.0.tensor", "5" },
 		{ "slices.0.tensor", "4" },
 		{ "slices.0.tensor", "1" },
 		{ "slices.0.first", "21" },
@@ -250,15 +312,33 @@ static void what_does_not_fit_together_is_refused(void **state)
 		{ "slices.0.offsets", "null" },
 		{ "slices.0.offsets.1", "2050" },
 		{ "slices.0.offsets.2", "4040" },
-		{ "slot_bytes", "4095" },
 		{ "tensors", "[]" },
 	};
-	for (size_t i = 0; i < sizeof changes / sizeof changes[0]; i++)
-		if (attach_is_taken(changes[i][0], changes[i][1]))
-			fail_msg("%s = %s was taken", changes[i][0], changes[i][1]);
-	assert_true(attach_is_taken("tensors.0.offset", "3956"));
-	assert_true(attach_is_taken("tensors.2.offset", "4080"));
-	assert_true(attach_is_taken("slices.0.offsets.1", "2052"));
+	static const char *const good[][2] = {
+		{ "tensors.0.offset", "3956" },
+		{ "tensors.2.offset", "4080" },
+		{ "tensors.4.box_offset", "[0, 0]" },
+		{ "slices.0.offsets.1", "2052" },
+		{ "model", "null" },
+		{ "values", "null" },
+	};
+	struct ckptd_attach attach = ATTACH->attach;
+	for (size_t i = 0; i < sizeof attach_changes / sizeof attach_changes[0]; i++)
+		if (attach_is_taken(attach_changes[i][0], attach_changes[i][1]))
+			fail_msg("%s = %s was taken", attach_changes[i][0], attach_changes[i][1]);
+	for (size_t i = 0; i < sizeof save_changes / sizeof save_changes[0]; i++)
+		if (save_is_taken(&attach, save_changes[i][0], save_changes[i][1]))
+			fail_msg("%s = %s was taken", save_changes[i][0], save_changes[i][1]);
+	for (size_t i = 0; i < sizeof good / sizeof good[0]; i++)
+		if (!save_is_taken(&attach, good[i][0], good[i][1]))
+			fail_msg("%s = %s was not taken", good[i][0], good[i][1]);
+	/* Only one of several parts may have written its own before. */
+	assert_true(save_is_taken(&attach, "slot", "-1"));
+	attach.parts = 1;
+	assert_false(save_is_taken(&attach, "slot", "-1"));
+	attach = ATTACH->attach;
+	attach.buffer_bytes = 4095;
+	assert_false(save_is_taken(&attach, "slot", "1"));
 }
 
 static void no_json_is_refused(void **state)
@@ -381,7 +461,7 @@ static void descriptors_travel_with_their_frame_only(void **state)
 	int taken[CKPTD_DESCRIPTORS], before = open_descriptors();
 	pair(&a, &b);
 	const int given[] = { a.fd, b.fd, a.fd };
-	assert_int_equal(ckptd_conn_send(&a, &samples[0], given, 3, &err), 0);
+	assert_int_equal(ckptd_conn_send(&a, ATTACH, given, 3, &err), 0);
 	assert_int_equal(ckptd_conn_receive(&b, &message, &err), 1);
 	ckptd_message_release(&message);
 	assert_int_equal(ckptd_conn_take(&b, taken), 3);
@@ -391,7 +471,7 @@ static void descriptors_travel_with_their_frame_only(void **state)
 		close(taken[i]);
 	}
 	/* Those that nobody takes are closed. */
-	assert_int_equal(ckptd_conn_send(&a, &samples[0], given, 2, &err), 0);
+	assert_int_equal(ckptd_conn_send(&a, ATTACH, given, 2, &err), 0);
 	assert_int_equal(ckptd_conn_receive(&b, &message, &err), 1);
 	ckptd_message_release(&message);
 	assert_int_equal(ckptd_conn_send(&a, &samples[1], NULL, 0, &err), 0);

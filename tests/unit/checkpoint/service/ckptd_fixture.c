@@ -66,17 +66,26 @@ static void on_lost(void *arg, const char *text)
 static void lay_out(struct ckptd_fixture *fixture, int part, int parts)
 {
 	struct ckpt_sample *sample = fixture->memory.base[0];
+	struct snapshot_tensor *more = fixture->tensors + CKPT_SAMPLE_TENSORS;
 	ckpt_sample_fill(sample, 0);
 	fixture->snapshot = sample->snapshot;
-	memcpy(fixture->tensors, sample->tensors, CKPT_SAMPLE_TENSORS * sizeof fixture->tensors[0]);
+	ckpt_sample_add_state(sample);
+	memcpy(fixture->tensors, sample->tensors, CKPT_SAMPLE_TENSORS * sizeof *more);
 	memcpy(fixture->slices, sample->slices, sizeof sample->slices);
-	fixture->tensors[CKPT_SAMPLE_TENSORS] = (struct snapshot_tensor) { .name = BALLAST,
-		.dtype = SAFETENSORS_U8,
-		.dims = 1,
-		.shape = { (int64_t)fixture->ballast },
-		.data = sample + 1 };
+	memcpy(fixture->box, sample->box, sizeof sample->box);
+	if (fixture->ballast > 0)
+		*more++ = (struct snapshot_tensor) { .name = BALLAST,
+			.dtype = SAFETENSORS_U8,
+			.dims = 1,
+			.shape = { (int64_t)fixture->ballast },
+			.data = sample + 1 };
+	memcpy(more, sample->tensors + CKPT_SAMPLE_TENSORS, CKPT_SAMPLE_STATE * sizeof *more);
 	for (int i = 0; i <= CKPT_SAMPLE_TENSORS; i++)
 		fixture->tensors[i].writer = i * parts / (CKPT_SAMPLE_TENSORS + 1);
+	for (int i = 0; i < CKPT_SAMPLE_STATE; i++) {
+		more[i].writer = i * parts / CKPT_SAMPLE_STATE;
+		more[i].box = more[i].box ? &fixture->box[i] : NULL;
+	}
 	for (int i = 0; i < CKPT_SAMPLE_SLICES; i++)
 		fixture->slices[i].writer = i * parts / CKPT_SAMPLE_SLICES;
 	fixture->snapshot.tensors = fixture->tensors;
@@ -146,18 +155,32 @@ int ckptd_fixture_fill(struct ckptd_fixture *fixture, int64_t step)
 	assert_true(buffer >= 0);
 	struct ckpt_sample *sample = fixture->memory.base[buffer];
 	ckpt_sample_fill(sample, step);
+	if (step % 2 == 0)
+		ckpt_sample_add_state(sample);
 	memset(sample + 1, ballast_of(step), fixture->ballast);
 	return buffer;
+}
+
+struct snapshot ckptd_fixture_describe(struct ckptd_fixture *fixture, int buffer, int64_t step)
+{
+	const struct ckpt_sample *sample = fixture->memory.base[buffer];
+	struct snapshot snapshot = fixture->snapshot;
+	snapshot.at = sample->snapshot.at;
+	snapshot.at.step = step;
+	if (!sample->snapshot.values_json)
+		return snapshot;
+	memcpy(fixture->values[buffer], sample->values, sizeof sample->values);
+	snapshot.values_json = fixture->values[buffer];
+	snapshot.tensor_count += CKPT_SAMPLE_STATE;
+	return snapshot;
 }
 
 void ckptd_fixture_save(struct ckptd_fixture *fixture, int64_t step)
 {
 	int buffer = ckptd_fixture_fill(fixture, step);
-	const struct ckpt_sample *sample = fixture->memory.base[buffer];
-	struct save_step what = sample->snapshot.at;
-	what.step = step;
+	const struct snapshot snapshot = ckptd_fixture_describe(fixture, buffer, step);
 	struct err err;
-	if (ckptd_client_save(fixture->client, buffer, &what, &err) < 0)
+	if (ckptd_client_save(fixture->client, buffer, &snapshot, &err) < 0)
 		fail_msg("%s", err.text);
 }
 

@@ -40,7 +40,9 @@ struct ckptd_fixture {
 	struct ckpt_dir dir;
 	char token[33];
 	struct snapshot_memory memory;
-	struct snapshot_tensor tensors[CKPT_SAMPLE_TENSORS + 1];
+	struct snapshot_tensor tensors[CKPT_SAMPLE_TENSORS + 1 + CKPT_SAMPLE_STATE];
+	struct snapshot_box box[3];
+	char values[SNAPSHOT_BUFFERS][sizeof((struct ckpt_sample *)0)->values];
 	struct snapshot_slice slices[CKPT_SAMPLE_SLICES];
 	struct snapshot snapshot;
 	struct ckptd_plan plan;
@@ -72,6 +74,9 @@ void ckptd_fixture_end(struct ckptd_fixture *fixture);
 int ckptd_fixture_fill(struct ckptd_fixture *fixture, int64_t step);
 
 /* The same, and hands it over. */
+/* What is in a buffer that ckptd_fixture_fill has filled. */
+struct snapshot ckptd_fixture_describe(struct ckptd_fixture *fixture, int buffer, int64_t step);
+
 void ckptd_fixture_save(struct ckptd_fixture *fixture, int64_t step);
 
 /* Waits until the save is durable. */

@@ -60,15 +60,15 @@ static void what_is_handed_over_comes_back(void **state)
 static void a_buffer_is_handed_over_once(void **state)
 {
 	struct ckptd_fixture fixture;
-	struct save_step step = { .step = 1 };
+	struct snapshot snapshot = { .at.step = 1 };
 	struct err err;
 	ckptd_fixture_make(&fixture, files_path("once"), 0, 0, 1, NULL);
 	ckptd_fixture_open(&fixture);
 	kill((pid_t)ckptd_client_service(fixture.client), SIGSTOP);
 	ckptd_fixture_save(&fixture, 1);
-	assert_int_equal(ckptd_client_save(fixture.client, 0, &step, &err), -1);
-	assert_int_equal(ckptd_client_save(fixture.client, 2, &step, &err), -1);
-	assert_int_equal(ckptd_client_save(fixture.client, -1, &step, &err), -1);
+	assert_int_equal(ckptd_client_save(fixture.client, 0, &snapshot, &err), -1);
+	assert_int_equal(ckptd_client_save(fixture.client, 2, &snapshot, &err), -1);
+	assert_int_equal(ckptd_client_save(fixture.client, -1, &snapshot, &err), -1);
 	/* Beside a live buffer: not while that one is handed over, and never that one. */
 	assert_int_equal(ckptd_client_buffer(fixture.client, 0, 0.05), -1);
 	assert_int_equal(ckptd_client_buffer(fixture.client, 1, 0.05), -1);
@@ -281,9 +281,9 @@ static void a_service_that_cant_be_replaced_is_looked_for_again(void **state)
 	CKPTD_UNTIL(ckptd_fixture_saving(&fixture, 1));
 	kill((pid_t)ckptd_client_service(fixture.client), SIGKILL);
 	ckptd_fixture_await(&fixture, CKPTD_GONE, -1);
-	struct save_step step = { .step = 2 };
 	int buffer = ckptd_fixture_fill(&fixture, 2);
-	assert_int_equal(ckptd_client_save(fixture.client, buffer, &step, &err), -1);
+	const struct snapshot snapshot = ckptd_fixture_describe(&fixture, buffer, 2);
+	assert_int_equal(ckptd_client_save(fixture.client, buffer, &snapshot, &err), -1);
 	assert_non_null(strstr(err.text, "/nonexistent"));
 	assert_int_equal(ckptd_client_wait(fixture.client, 1, 0.01, &err), -1);
 	assert_int_equal(ckptd_client_buffer(fixture.client, -1, 0), buffer);

@@ -62,12 +62,15 @@ static void attach(struct pair *pair, const char *path)
 /* Hands the state after `step` steps over. */
 static void save(struct pair *pair, int buffer, int64_t step)
 {
-	struct ckpt_sample *sample = pair->fixture.memory.base[buffer];
+	struct ckptd_message message = { .type = CKPTD_SAVE };
 	struct err err;
-	ckpt_sample_fill(sample, step);
-	struct ckptd_message message = { .type = CKPTD_SAVE, .save = { buffer, sample->snapshot.at } };
-	message.save.at.step = step;
+	ckpt_sample_fill(pair->fixture.memory.base[buffer], step);
+	const struct snapshot snapshot = ckptd_fixture_describe(&pair->fixture, buffer, step);
+	assert_int_equal(ckptd_save_describe(&message.save, &snapshot, &pair->fixture.memory, buffer,
+						 &err),
+		0);
 	assert_int_equal(ckptd_conn_send(&pair->client, &message, NULL, 0, &err), 0);
+	ckptd_message_release(&message);
 	assert_null(pair->client.first);
 }
 

@@ -221,19 +221,13 @@ static void root_is_another_user_too(void **state)
 
 static const struct ckptd_message *attach_message(void)
 {
-	static struct ckptd_tensor tensor = { "w", SAFETENSORS_F32, 1, { 16 }, 0, 0 };
 	static const struct ckptd_message message = { .type = CKPTD_ATTACH,
 		.attach = { .token = "0123456789abcdef0123456789abcdef",
 			.path = "guest",
 			.world_size = 1,
-			.config = "{}",
-			.numerics = "{}",
-			.model = "{}",
 			.parts = 1,
 			.buffers = 1,
-			.buffer_bytes = 4096,
-			.tensors = &tensor,
-			.tensor_count = 1 } };
+			.buffer_bytes = 4096 } };
 	return &message;
 }
 
@@ -307,16 +301,27 @@ static void clients_that_break_the_rules_are_sent_away(void **state)
 	refuses(socket, dir, file, "not a memory file");
 	assert_int_equal(attach(socket, descriptors, 3, &conn, text), CKPTD_REFUSED);
 	ckptd_conn_close(&conn);
+	struct ckptd_tensor outside = { .name = "w",
+		.dtype = SAFETENSORS_F32,
+		.dims = 1,
+		.shape = { 16 },
+		.offset = 4096,
+		.box_dims = CKPTD_NO_SHAPE,
+		.box_offset_dims = CKPTD_NO_SHAPE };
 	const struct ckptd_message saves[] = {
-		{ .type = CKPTD_SAVE, .save = { 1, { 1, 0, 0, 0 } } },
-		{ .type = CKPTD_SAVE, .save = { -1, { 1, 0, 0, 0 } } },
+		{ .type = CKPTD_SAVE, .save = { .buffer = 1 } },
+		{ .type = CKPTD_SAVE, .save = { .buffer = -1 } },
+		{ .type = CKPTD_SAVE,
+			.save = { .config = "{}", .numerics = "{}", .tensors = &outside, .tensor_count = 1 } },
 		{ .type = CKPTD_STATUS },
 		{ .type = CKPTD_DECIDED, .decided = { 1, true } },
 	};
+	static const char *const reasons[] = { "no buffer", "no buffer", "tensors[0] (w): it is not in",
+		"where SAVE should", "where SAVE should" };
 	for (size_t i = 0; i < sizeof saves / sizeof saves[0]; i++) {
 		assert_int_equal(attach(socket, descriptors, 2, &conn, text), CKPTD_ATTACHED);
 		assert_int_equal(ckptd_conn_send(&conn, &saves[i], NULL, 0, NULL), 0);
-		is_refused(&conn, i < 2 ? "no buffer" : "where SAVE should");
+		is_refused(&conn, reasons[i]);
 	}
 	/* Twice the same part, and a second ATTACH over one connection. */
 	assert_int_equal(attach(socket, descriptors, 2, &conn, text), CKPTD_ATTACHED);
@@ -350,7 +355,8 @@ static void a_buffer_in_flight_is_refused(void **state)
 	int good = make_memory(4096, F_SEAL_SHRINK | F_SEAL_GROW),
 		dir = open(files_dir, O_RDONLY | O_DIRECTORY);
 	const int descriptors[] = { dir, good };
-	const struct ckptd_message save = { .type = CKPTD_SAVE, .save = { 0, { 1, 0, 0, 0 } } };
+	const struct ckptd_message save = { .type = CKPTD_SAVE,
+		.save = { .at.step = 1, .config = "{}", .numerics = "{}" } };
 	struct ckptd_conn conn;
 	char text[1100];
 	assert_int_equal(attach(socket, descriptors, 2, &conn, text), CKPTD_ATTACHED);
