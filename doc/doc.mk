@@ -2,8 +2,8 @@
 dist_man1_MANS += doc/muster-ckpt.1 doc/muster-curve.1 doc/muster-tokens.1 doc/muster-train.1 \
 	doc/muster-where.1
 EXTRA_DIST += doc/exit-status.md doc/slurm-releases.md doc/checkpoint-format.md \
-	doc/ckptd-protocol.md doc/first-failure.md doc/presence.md doc/bootstrap.md doc/comm-links.md \
-	doc/comm-nccl.md
+	doc/ckptd-protocol.md doc/first-failure.md doc/presence.md doc/bootstrap.md doc/rank-links.md \
+	doc/step-word.md doc/comm-nccl.md
 dist_man1_MANS += doc/muster-doctor.1 doc/muster-rdzv.1
 dist_man3_MANS += doc/muster.3
 dist_man7_MANS += doc/muster-environment.7

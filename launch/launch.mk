@@ -10,6 +10,8 @@ liblaunch_la_SOURCES = \
 	launch/job_query.c launch/job_query.h \
 	launch/nccl_exchange.c launch/nccl_exchange.h \
 	launch/pmi2_wire.c launch/pmi2_wire.h \
+	launch/rank_address.c launch/rank_address.h \
+	launch/rank_links.c launch/rank_links.h \
 	launch/rank_status.c launch/rank_status.h \
 	launch/requeue_ask.c launch/requeue_ask.h \
 	launch/rdzv.c launch/rdzv.h launch/rdzv_provider.h \
@@ -17,7 +19,9 @@ liblaunch_la_SOURCES = \
 	launch/rdzv_pmi2.c \
 	launch/rdzv_single.c \
 	launch/presence.c launch/presence.h \
-	launch/run_key.c launch/run_key.h
+	launch/run_key.c launch/run_key.h \
+	launch/step_word.c launch/step_word.h \
+	launch/step_word_frame.c launch/step_word_frame.h
 liblaunch_la_CPPFLAGS = $(AM_CPPFLAGS) -DLIBEXECDIR='"$(libexecdir)"'
 liblaunch_la_CFLAGS = $(AM_CFLAGS) $(PMIX_CFLAGS)
 liblaunch_la_LIBADD = $(PMIX_LIBS)

@@ -8,10 +8,10 @@
 #include <inttypes.h>
 #include <jansson.h>
 #include <math.h>
-#include <pthread.h>
 #include <stdbool.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 #include "checkpoint/attempt/folder.h"
 #include "checkpoint/client/ckptd_client.h"
@@ -20,17 +20,14 @@
 #include "common/notice.h"
 #include "launch/job_query.h"
 #include "launch/requeue_ask.h"
+#include "lib/content.h"
 #include "lib/muster_private.h"
+#include "lib/outcomes.h"
 #include "lib/plan.h"
+#include "lib/saved.h"
 
 #define START_SECONDS 30.0 /* to find or start a checkpoint service */
 #define SLOTS 2            /* snapshot buffers: a save is copied while the one before is written */
-
-/* A save that did not become durable. */
-struct failure {
-	struct failure *next;
-	struct save_result result;
-};
 
 struct muster_ckpt {
 	struct ident ident;
@@ -39,57 +36,20 @@ struct muster_ckpt {
 	char *config_json;
 	struct snapshot snapshot;
 	struct snapshot_memory memory;
+	struct content contents[SLOTS]; /* of the save that has the buffer, or had it last */
+	size_t used[SLOTS];             /* bytes of each buffer that were ever written */
 	struct ckptd_client *client;
 	bool begun_here; /* the start is settled: something was loaded or saved */
 	int64_t handed;  /* the last save handed over, whatever became of it; -1: none */
-
-	pthread_mutex_t lock;     /* for the fields below */
-	int64_t begun, durable;   /* the newest step of each; -1: none */
-	struct failure *failures; /* of steps that were not saved again */
+	struct outcomes outcomes;
 };
 
 /* ---- start ---- */
 
-/* This function and the next two need the lock. NULL: none. */
-static struct failure *find_failure(struct muster_ckpt *ckpt, int64_t step)
-{
-	struct failure *failure = ckpt->failures;
-	while (failure && failure->result.step != step)
-		failure = failure->next;
-	return failure;
-}
-
-/* Failures are kept here, since the client knows only the last few saves. */
-static void add_failure(struct muster_ckpt *ckpt, const struct save_result *result)
-{
-	struct failure *failure = malloc(sizeof *failure);
-	if (!failure)
-		return;
-	*failure = (struct failure) { .next = ckpt->failures, .result = *result };
-	ckpt->failures = failure;
-}
-
-static void drop_failure(struct muster_ckpt *ckpt, int64_t step)
-{
-	struct failure **at = &ckpt->failures, *found = find_failure(ckpt, step);
-	while (found && *at != found)
-		at = &(*at)->next;
-	if (found)
-		*at = found->next;
-	free(found);
-}
-
 static void take_result(void *arg, const struct save_result *result)
 {
 	struct muster_ckpt *ckpt = arg;
-	pthread_mutex_lock(&ckpt->lock);
-	if (result->outcome == SAVE_DURABLE)
-		ckpt->durable = result->step;
-	else if (result->outcome == SAVE_FAILED && ckpt->begun == result->step)
-		ckpt->begun = ckpt->durable;
-	if (result->outcome == SAVE_FAILED)
-		add_failure(ckpt, result);
-	pthread_mutex_unlock(&ckpt->lock);
+	outcomes_take(&ckpt->outcomes, result);
 	if (result->outcome == SAVE_FAILED)
 		log_error("checkpoint: couldn't save step %" PRId64 ": %s", result->step, result->err.text);
 	else if (result->outcome == SAVE_DURABLE)
@@ -103,25 +63,38 @@ static void tell_lost(void *arg, const char *text)
 	log_warn("checkpoint: %s", text);
 }
 
-static int make_memory(struct muster_ckpt *ckpt, struct err *err)
+/* The bytes of a buffer, and whether memory is short of two. The pages of a buffer cost memory once
+ * something is copied there: where only the saves will tell how large they are, it has room for as
+ * much as the machine. */
+static size_t buffer_bytes(const struct muster_ckpt *ckpt, bool *is_short)
 {
-	size_t available = snapshot_memory_available();
-	int buffers = available && available < SLOTS * ckpt->plan.bytes ? 1 : SLOTS;
-	if (buffers == 1)
+	const size_t bytes = ckpt->plan.arrays.bytes, available = snapshot_memory_available();
+	*is_short = available && available < SLOTS * bytes;
+	if (*is_short)
 		log_warn("checkpoint: only one snapshot of %.0f MB is kept in memory, since %.0f MB are "
 				 "left: a save waits for the one before",
-			(double)ckpt->plan.bytes * 1e-6, (double)available * 1e-6);
-	if (snapshot_memory_create(&ckpt->memory, buffers, ckpt->plan.bytes ? ckpt->plan.bytes : 1, err)
-		< 0)
+			(double)bytes * 1e-6, (double)available * 1e-6);
+	if (ckpt->plan.arrays.count > 0)
+		return bytes ? bytes : 1;
+	return (size_t)sysconf(_SC_PHYS_PAGES) * (size_t)sysconf(_SC_PAGESIZE);
+}
+
+static int make_memory(struct muster_ckpt *ckpt, struct err *err)
+{
+	bool is_short;
+	const size_t bytes = buffer_bytes(ckpt, &is_short);
+	if (snapshot_memory_create(&ckpt->memory, is_short ? 1 : SLOTS, bytes, err) < 0)
 		return -1;
-	plan_set_base(&ckpt->plan, ckpt->memory.base[0]);
+	arrays_set_base(&ckpt->plan.arrays, ckpt->memory.base[0]);
 	return 0;
 }
 
 static int describe_run(struct muster_ckpt *ckpt, struct err *err)
 {
-	json_t *config = json_pack("{s:{s:s}, s:{}, s:{}}", "identity", "program",
-		program_invocation_short_name, "schedule", "operation");
+	json_t *identity = ckpt->plan.identity
+		? json_incref(ckpt->plan.identity)
+		: json_pack("{s:s}", "program", program_invocation_short_name);
+	json_t *config = json_pack("{s:o, s:{}, s:{}}", "identity", identity, "schedule", "operation");
 	ckpt->config_json = config ? json_dumps(config, JSON_INDENT(2)) : NULL;
 	json_decref(config);
 	if (!ckpt->config_json)
@@ -131,9 +104,9 @@ static int describe_run(struct muster_ckpt *ckpt, struct err *err)
 		.world_size = ckpt->ident.world_size,
 		.config_json = ckpt->config_json,
 		.numerics_json = "{}",
-		.model_json = "{}\n",
-		.tensors = ckpt->plan.tensors,
-		.tensor_count = ckpt->plan.count,
+		.model_json = ckpt->plan.arrays.count > 0 ? "{}\n" : NULL,
+		.tensors = ckpt->plan.arrays.tensors,
+		.tensor_count = ckpt->plan.arrays.count,
 		.parts = 1 };
 	return 0;
 }
@@ -166,9 +139,9 @@ static void release(struct muster_ckpt *ckpt)
 	snapshot_memory_release(&ckpt->memory);
 	plan_release(&ckpt->plan);
 	free(ckpt->config_json);
-	while (ckpt->failures)
-		drop_failure(ckpt, ckpt->failures->result.step);
-	pthread_mutex_destroy(&ckpt->lock);
+	for (int i = 0; i < SLOTS; i++)
+		content_release(&ckpt->contents[i]);
+	outcomes_close(&ckpt->outcomes);
 	free(ckpt);
 }
 
@@ -188,12 +161,8 @@ int muster_ckpt_open(struct muster *muster, const struct muster_ckpt_plan *given
 		err_set(&err, "checkpoint: out of memory");
 		return muster_failed(&err);
 	}
-	*ckpt = (struct muster_ckpt) { .ident = muster->ident,
-		.plan = plan,
-		.begun = -1,
-		.durable = -1,
-		.handed = -1 };
-	pthread_mutex_init(&ckpt->lock, NULL);
+	*ckpt = (struct muster_ckpt) { .ident = muster->ident, .plan = plan, .handed = -1 };
+	outcomes_open(&ckpt->outcomes);
 	if (open_stages(ckpt, given->dir, &err) < 0) {
 		release(ckpt);
 		return muster_failed(&err);
@@ -204,23 +173,68 @@ int muster_ckpt_open(struct muster *muster, const struct muster_ckpt_plan *given
 
 /* ---- load ---- */
 
-/* Tries checkpoints from the newest to older ones until one is intact. 0 with *step; -1: an error
- * other than damage. */
-static int load(struct muster_ckpt *ckpt, int64_t *step, struct err *err)
+/* Whether the plan is one for saves of states, or one of tensors, as the call needs. */
+static int check_kind(const struct muster_ckpt *ckpt, bool states, struct err *err)
+{
+	if (states == (ckpt->plan.arrays.count == 0))
+		return 0;
+	return states ? err_fail(err, EXIT_USAGE,
+			   "checkpoint: couldn't use a state: the plan has tensors, which muster_ckpt_load and "
+			   "muster_ckpt_save take")
+				  : err_fail(err, EXIT_USAGE,
+					  "checkpoint: the plan has no tensors: use muster_ckpt_load_state and "
+					  "muster_ckpt_save_state");
+}
+
+/* Uses the checkpoint. 0, CKPT_DAMAGED, or -1. */
+typedef int use_checkpoint(struct muster_ckpt *ckpt, struct ckpt *from, void *arg, struct err *err);
+
+/* Tries checkpoints from the newest to older ones until one is intact. 0 with *step, -1: there is
+ * none; -1: an error other than damage. */
+static int find_intact(struct muster_ckpt *ckpt, use_checkpoint *use, void *arg, int64_t *step,
+	struct err *err)
 {
 	struct ckpt *from;
 	while ((from = folder_checkpoint(ckpt->folder))) {
-		int rc = plan_load(&ckpt->plan, from, err);
-		if (rc != CKPT_DAMAGED) {
-			*step = ckpt_manifest(from)->step;
+		*step = ckpt_manifest(from)->step;
+		int rc = plan_check_identity(&ckpt->plan, ckpt_manifest(from), err);
+		if (rc == 0)
+			rc = use(ckpt, from, arg, err);
+		if (rc != CKPT_DAMAGED)
 			return rc;
-		}
 		struct err why = *err;
 		if (folder_refuse_checkpoint(ckpt->folder, why.text, err) < 0)
 			return -1;
 	}
 	*step = -1;
 	return 0;
+}
+
+/* The common part of the two calls that load; `step` -1 on an error. */
+static int load(struct muster_ckpt *ckpt, use_checkpoint *use, void *arg, int64_t *step)
+{
+	struct err err;
+	*step = -1;
+	if (ckpt->begun_here) {
+		err_fail(&err, EXIT_USAGE,
+			"resume: couldn't load: this attempt has loaded or saved already");
+		return muster_failed(&err);
+	}
+	int rc = find_intact(ckpt, use, arg, step, &err);
+	folder_drop_checkpoint(ckpt->folder);
+	if (rc < 0) {
+		*step = -1;
+		return muster_failed(&err);
+	}
+	ckpt->begun_here = true;
+	outcomes_load(&ckpt->outcomes, *step);
+	return MUSTER_OK;
+}
+
+static int fill_arrays(struct muster_ckpt *ckpt, struct ckpt *from, void *arg, struct err *err)
+{
+	(void)arg;
+	return arrays_load(&ckpt->plan.arrays, from, err);
 }
 
 int muster_ckpt_load(struct muster_ckpt *ckpt, int64_t *step)
@@ -231,51 +245,40 @@ int muster_ckpt_load(struct muster_ckpt *ckpt, int64_t *step)
 	*step = -1;
 	if (!ckpt)
 		return MUSTER_OK;
-	if (ckpt->begun_here) {
-		err_fail(&err, EXIT_USAGE,
-			"resume: couldn't load: this attempt has loaded or saved already");
+	if (check_kind(ckpt, false, &err) < 0)
 		return muster_failed(&err);
-	}
-	int rc = load(ckpt, step, &err);
-	folder_drop_checkpoint(ckpt->folder);
-	if (rc < 0)
+	return load(ckpt, fill_arrays, NULL, step);
+}
+
+/* Verifies all now: who reads piece by piece could not go back to an older checkpoint. */
+static int open_saved(struct muster_ckpt *ckpt, struct ckpt *from, void *arg, struct err *err)
+{
+	struct muster_saved **saved = arg;
+	struct ckpt *own;
+	int rc = ckpt_verify(from, err);
+	if (rc == 0)
+		rc = ckpt_open(folder_dir(ckpt->folder), ckpt_manifest(from)->step, ckpt->plan.timeout,
+			&own, err);
+	if (rc == 0 && !(*saved = saved_make(own, err)))
+		rc = -1;
+	return rc;
+}
+
+int muster_ckpt_load_state(struct muster_ckpt *ckpt, struct muster_saved **saved)
+{
+	struct err err;
+	int64_t step;
+	if (muster_check_given(saved, "the place for the struct muster_saved", &err) < 0)
 		return muster_failed(&err);
-	ckpt->begun_here = true;
-	pthread_mutex_lock(&ckpt->lock);
-	ckpt->begun = ckpt->durable = *step;
-	pthread_mutex_unlock(&ckpt->lock);
-	return MUSTER_OK;
+	*saved = NULL;
+	if (!ckpt)
+		return MUSTER_OK;
+	if (check_kind(ckpt, true, &err) < 0)
+		return muster_failed(&err);
+	return load(ckpt, open_saved, saved, &step);
 }
 
 /* ---- save ---- */
-
-/* The newest durable step, or with `begun` the newest step that was begun. */
-static int64_t newest(struct muster_ckpt *ckpt, bool begun)
-{
-	pthread_mutex_lock(&ckpt->lock);
-	int64_t step = begun ? ckpt->begun : ckpt->durable;
-	pthread_mutex_unlock(&ckpt->lock);
-	return step;
-}
-
-static void set_begun(struct muster_ckpt *ckpt, int64_t step)
-{
-	pthread_mutex_lock(&ckpt->lock);
-	ckpt->begun = step;
-	drop_failure(ckpt, step);
-	pthread_mutex_unlock(&ckpt->lock);
-}
-
-/* Whether the save of the step failed; if so, *err says why. */
-static bool has_failed(struct muster_ckpt *ckpt, int64_t step, struct err *err)
-{
-	pthread_mutex_lock(&ckpt->lock);
-	const struct failure *failure = find_failure(ckpt, step);
-	if (failure)
-		*err = failure->result.err;
-	pthread_mutex_unlock(&ckpt->lock);
-	return failure;
-}
 
 /* The folder's own thread looks only a few times a second: without this, a program that stops at
  * once would leave no record of the reason. */
@@ -286,29 +289,69 @@ static void record_notice(struct muster_ckpt *ckpt)
 		log_warn("checkpoint: couldn't record the notice: %s", err.text);
 }
 
-static int save(struct muster_ckpt *ckpt, int64_t step, double loss, struct err *err)
+/* Whether memory suffices for a snapshot in this buffer. */
+static bool has_room(const struct muster_ckpt *ckpt, int buffer, size_t bytes, size_t *available)
 {
-	int64_t before = newest(ckpt, true);
-	record_notice(ckpt);
+	*available = snapshot_memory_available();
+	return bytes <= ckpt->used[buffer] || !*available || bytes - ckpt->used[buffer] <= *available;
+}
+
+/* A free buffer for a snapshot of that many bytes; -1: there is none. Where memory is short of a
+ * second snapshot, the buffer of the first is waited for. */
+static int take_buffer(struct muster_ckpt *ckpt, int64_t step, size_t bytes, struct err *err)
+{
+	size_t available;
 	int buffer = ckptd_client_buffer(ckpt->client, -1, ckpt->plan.timeout);
+	if (buffer >= 0 && !has_room(ckpt, buffer, bytes, &available) && ckpt->memory.buffers > 1)
+		buffer = ckptd_client_buffer(ckpt->client, buffer, ckpt->plan.timeout);
 	if (buffer < 0)
 		return err_fail(err, EXIT_LOST,
 			"checkpoint: couldn't save step %" PRId64 ": the save of step %" PRId64
 			" still runs after %g s: save less often, or on faster storage",
-			step, before, ckpt->plan.timeout);
-	plan_copy(&ckpt->plan, ckpt->memory.base[buffer]);
+			step, outcomes_newest(&ckpt->outcomes, true), ckpt->plan.timeout);
+	if (bytes > ckpt->memory.bytes || !has_room(ckpt, buffer, bytes, &available))
+		return err_set(err,
+			"checkpoint: couldn't save step %" PRId64
+			": its snapshot needs %.0f MB of memory, and %.0f MB are left: ask Slurm for more "
+			"(--mem)",
+			step, (double)bytes * 1e-6, (double)available * 1e-6);
+	return buffer;
+}
+
+/* Saves the content, which moves into `ckpt`. */
+static int save(struct muster_ckpt *ckpt, const struct save_step *at, struct content *content,
+	struct err *err)
+{
+	const bool planned = ckpt->plan.arrays.count > 0;
+	record_notice(ckpt);
+	int buffer =
+		take_buffer(ckpt, at->step, planned ? ckpt->plan.arrays.bytes : content->arrays.bytes, err);
+	if (buffer < 0)
+		return -1;
+	struct content *own = &ckpt->contents[buffer];
+	content_release(own);
+	*own = *content;
+	*content = (struct content) { 0 };
+	struct arrays *arrays = planned ? &ckpt->plan.arrays : &own->arrays;
+	if (arrays->bytes > ckpt->used[buffer])
+		ckpt->used[buffer] = arrays->bytes;
+	arrays_copy(arrays, ckpt->memory.base[buffer]);
+	arrays_set_base(arrays, ckpt->memory.base[0]);
 	struct snapshot snapshot = ckpt->snapshot;
-	snapshot.at = (struct save_step) { .step = step,
-		.cursor = (uint64_t)step,
-		.loss = loss,
-		.validation_loss = NAN };
+	snapshot.at = *at;
+	if (!planned) {
+		snapshot.model_json = own->config;
+		snapshot.values_json = own->values;
+		snapshot.tensors = arrays->tensors;
+		snapshot.tensor_count = arrays->count;
+	}
 	/* Before the call, since the save may end at once. */
-	set_begun(ckpt, step);
+	outcomes_begin(&ckpt->outcomes, at->step);
 	if (ckptd_client_save(ckpt->client, buffer, &snapshot, err) == 0) {
-		ckpt->handed = step;
+		ckpt->handed = at->step;
 		return 0;
 	}
-	set_begun(ckpt, newest(ckpt, false));
+	outcomes_withdraw(&ckpt->outcomes, at->step);
 	return -1;
 }
 
@@ -332,18 +375,48 @@ static int check_save(struct muster_ckpt *ckpt, int64_t step, struct err *err)
 	return 0;
 }
 
+/* The common end of the two calls that save; releases the content. */
+static int save_checked(struct muster_ckpt *ckpt, const struct save_step *at,
+	struct content *content)
+{
+	struct err err;
+	int rc = check_save(ckpt, at->step, &err);
+	if (rc == 0) {
+		ckpt->begun_here = true;
+		folder_progress(ckpt->folder, (uint64_t)at->step);
+		if (at->step > outcomes_newest(&ckpt->outcomes, true))
+			rc = save(ckpt, at, content, &err);
+	}
+	content_release(content);
+	return rc < 0 ? muster_failed(&err) : MUSTER_OK;
+}
+
 int muster_ckpt_save(struct muster_ckpt *ckpt, int64_t step, double loss)
 {
+	const struct save_step at = { .step = step,
+		.cursor = (uint64_t)step,
+		.loss = loss,
+		.validation_loss = NAN };
+	struct content content = { 0 };
 	struct err err;
 	if (!ckpt)
 		return MUSTER_OK;
-	if (check_save(ckpt, step, &err) < 0)
+	if (check_kind(ckpt, false, &err) < 0)
 		return muster_failed(&err);
-	ckpt->begun_here = true;
-	folder_progress(ckpt->folder, (uint64_t)step);
-	if (step > newest(ckpt, true) && save(ckpt, step, loss, &err) < 0)
+	return save_checked(ckpt, &at, &content);
+}
+
+int muster_ckpt_save_state(struct muster_ckpt *ckpt, int64_t step, const struct muster_state *state)
+{
+	struct save_step at;
+	struct content content;
+	struct err err;
+	if (!ckpt)
+		return MUSTER_OK;
+	if (check_kind(ckpt, true, &err) < 0 || content_open(&content, state, &at, &err) < 0)
 		return muster_failed(&err);
-	return MUSTER_OK;
+	at.step = step;
+	return save_checked(ckpt, &at, &content);
 }
 
 int muster_ckpt_wait(struct muster_ckpt *ckpt, int64_t step, double timeout)
@@ -353,8 +426,8 @@ int muster_ckpt_wait(struct muster_ckpt *ckpt, int64_t step, double timeout)
 		return MUSTER_OK;
 	if (muster_check_timeout(timeout, &err) < 0)
 		return muster_failed(&err);
-	if (!has_failed(ckpt, step, &err)
-		&& (step <= newest(ckpt, false)
+	if (!outcomes_failed(&ckpt->outcomes, step, &err)
+		&& (step <= outcomes_newest(&ckpt->outcomes, false)
 			|| ckptd_client_wait(ckpt->client, step, muster_or(timeout, ckpt->plan.timeout), &err)
 				== 0))
 		return MUSTER_OK;
@@ -384,7 +457,7 @@ int muster_ckpt_leave(struct muster_ckpt *ckpt, int status, const char *why, str
 	if (!ckpt)
 		return 0;
 	record_notice(ckpt);
-	int64_t last = newest(ckpt, false);
+	int64_t last = outcomes_newest(&ckpt->outcomes, false);
 	int rc = folder_end(ckpt->folder, last > 0 ? (uint64_t)last : 0, why, status, err);
 	release(ckpt);
 	return rc;

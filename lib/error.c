@@ -4,6 +4,7 @@
 
 #include <stdbool.h>
 #include <stddef.h>
+#include <string.h>
 
 #include "common/log.h"
 #include "lib/muster_private.h"
@@ -31,6 +32,18 @@ int muster_check_timeout(double timeout, struct err *err)
 int muster_check_given(const void *given, const char *what, struct err *err)
 {
 	return given ? 0 : err_fail(err, EXIT_USAGE, "libmuster: couldn't use NULL as %s", what);
+}
+
+int muster_take_sized(void *whole, size_t whole_size, const void *given, size_t given_size,
+	size_t least, const char *name, struct err *err)
+{
+	if (given_size < least || given_size > whole_size)
+		return err_fail(err, EXIT_USAGE,
+			"checkpoint: couldn't use a struct %s of %zu bytes: set its size to sizeof(struct %s), "
+			"and run with a libmuster that is not older than the header",
+			name, given_size, name);
+	memcpy(whole, given, given_size);
+	return 0;
 }
 
 int muster_check(const struct muster *muster, double timeout, struct err *err)

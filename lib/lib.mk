@@ -4,19 +4,26 @@
 lib_LTLIBRARIES = libmuster.la
 include_HEADERS = lib/muster.h
 libmuster_la_SOURCES = lib/muster.h lib/muster_private.h \
+	lib/arrays.c lib/arrays.h \
 	lib/ckpt.c \
 	lib/collective.c \
+	lib/content.c lib/content.h \
 	lib/end.c \
 	lib/error.c \
 	lib/nccl.c \
 	lib/notice.c \
+	lib/order.c \
+	lib/outcomes.c lib/outcomes.h \
 	lib/plan.c lib/plan.h \
 	lib/progress.c \
 	lib/rank.c \
-	lib/resume.c
+	lib/resume.c \
+	lib/saved.c lib/saved.h \
+	lib/word.c
 libmuster_la_CFLAGS = $(MUSTER_CFLAGS)
-libmuster_la_LIBADD = librun.la liblaunch.la libckptd.la # which holds libcheckpoint and libcommon
-libmuster_la_LDFLAGS = $(AM_LDFLAGS) $(NCCL_RPATH) -version-info 2:0:2 -no-undefined \
+# libckptd holds libcheckpoint and libcommon.
+libmuster_la_LIBADD = librun.la liblaunch.la liborder.la libckptd.la
+libmuster_la_LDFLAGS = $(AM_LDFLAGS) $(NCCL_RPATH) -version-info 3:0:3 -no-undefined \
 	-Wl,--version-script=$(srcdir)/lib/libmuster.lds
 libmuster_la_DEPENDENCIES = $(libmuster_la_LIBADD) lib/libmuster.lds
 if HAVE_NCCL

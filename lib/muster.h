@@ -132,6 +132,28 @@ MUSTER_API int muster_allgather(struct muster *muster, const void *mine, void *a
 MUSTER_API int muster_broadcast(struct muster *muster, int root, void *data, size_t size,
 	double timeout);
 
+/* ---- a word after every step ----
+ * What a rank notices by itself (a notice, an error, that it is time to save) has to be known to
+ * all after the same step, and no rank should wait for it. Each rank says a word after each step
+ * and hears what all of them said after the step before. So ranks are never more than a step apart,
+ * and a flag that any rank sets after step k is known to all after step k + 1. The words travel
+ * over TCP connections of their own, without the GPU, and nothing is kept of them. */
+
+/* Collective: connects the ranks for their words. Only one at a time. */
+MUSTER_API int muster_word_begin(struct muster *muster, double timeout);
+
+/* Says this rank's `flags` after its next step; waits until all ranks have said theirs after the
+ * step before, for which most often it needn't wait. *all: the flags of all ranks after that step,
+ * OR-ed; *rank: the lowest rank that has set any, or -1. At the first call 0 and -1. All ranks get
+ * the same at the same call. `timeout` 0: that of muster_open. MUSTER_LOST: a rank has left, or has
+ * not said its word in time; the line names it and its node. */
+MUSTER_API int muster_word(struct muster *muster, uint64_t flags, uint64_t *all, int *rank,
+	double timeout);
+
+/* Collective: waits for the last word of all ranks, which have all said as many, and ends the
+ * connections. */
+MUSTER_API int muster_word_end(struct muster *muster, uint64_t *all, int *rank, double timeout);
+
 /* Frees memory that this library allocated for you. NULL is allowed. */
 MUSTER_API void muster_free(void *memory);
 
@@ -195,6 +217,30 @@ MUSTER_API const char *muster_notice_name(int signal);
  * itself. No effect without the plugin or before muster_open. */
 MUSTER_API void muster_progress(void);
 
+/* ---- the order of samples ---- */
+
+/* Which sample is read when, as in muster-train: each epoch is a permutation of all samples that
+ * depends on nothing but the seed and the epoch. So a run resumes exactly from its step alone, on
+ * any number of ranks, and nothing is stored for it. Set all to zero, then fill in. */
+struct muster_order {
+	size_t size; /* sizeof(struct muster_order) */
+	uint64_t seed;
+	uint64_t count; /* samples, 1 to 2^63 - 1 */
+	uint64_t batch; /* samples a step, of all ranks together */
+	int shuffle;    /* 0: samples come in order in every epoch */
+	int complete;   /* 0: an epoch's last samples are left out where they don't fill a batch */
+};
+
+#define MUSTER_NO_SAMPLE UINT64_MAX
+
+/* The number of steps in an epoch. */
+MUSTER_API int muster_order_steps(const struct muster_order *order, uint64_t *steps);
+
+/* The samples at places [place, place + count) in the batch of `step`. Steps and places count from
+ * 0. MUSTER_NO_SAMPLE: a place that a partial batch leaves empty. */
+MUSTER_API int muster_order_samples(const struct muster_order *order, uint64_t step, uint64_t place,
+	size_t count, uint64_t *samples);
+
 /* ---- checkpoints ---- */
 
 /* An array in host memory that is part of the program's state: row-major, without padding. */
@@ -204,7 +250,8 @@ struct muster_tensor {
 	const char *dtype;
 	int dims;         /* 0 (a scalar) to 8 */
 	int64_t shape[8]; /* in elements; the first `dims` count */
-	/* Yours until muster_ckpt_close; muster_ckpt_save reads it, muster_ckpt_load writes it. */
+	/* Yours until muster_ckpt_close; muster_ckpt_save reads it, muster_ckpt_load writes it. NULL
+	 * only without elements. */
 	void *data;
 };
 
@@ -212,11 +259,16 @@ struct muster_tensor {
 struct muster_ckpt_plan {
 	size_t size;     /* sizeof(struct muster_ckpt_plan) */
 	const char *dir; /* the checkpoint directory, which all attempts see; made if missing */
-	const struct muster_tensor *tensors; /* everything that is saved */
+	const struct muster_tensor *tensors; /* all that is saved; NULL: see muster_ckpt_save_state */
 	size_t tensor_count;
 	size_t keep_last;   /* keep this many newest checkpoints; 0: all */
 	int64_t keep_every; /* also keep steps that are a multiple of this; 0: none */
 	double timeout;     /* of retries after an I/O error, and of waits; 0: 60 s */
+	/* also keep this many with the lowest validation loss; 0: none. Since 0.4, as the next. */
+	size_t keep_best;
+	/* What the results of the run depend on: a JSON object as text. A checkpoint that was saved
+	 * with another one is refused (MUSTER_USAGE), with the first difference. NULL: not looked at */
+	const char *identity;
 };
 
 /* A checkpoint directory that this rank owns. A rank that owns none has NULL. Except
@@ -258,6 +310,30 @@ MUSTER_API int muster_ckpt_resume(struct muster *muster, const struct muster_ckp
  * MUSTER_LOST: no buffer became free within the plan's timeout. */
 MUSTER_API int muster_ckpt_save(struct muster_ckpt *ckpt, int64_t step, double loss);
 
+/* A state whose tensors differ from save to save, or that is not all tensors. Set all to zero, then
+ * fill in. Borrowed during the call. */
+struct muster_state {
+	size_t size; /* sizeof(struct muster_state) */
+	/* The model's tensors, under the names that other programs which read model.safetensors expect;
+	 * and all others, such as an optimizer's. No name may occur twice. */
+	const struct muster_tensor *model;
+	size_t model_count;
+	const struct muster_tensor *state;
+	size_t state_count;
+	const char *config; /* the text of config.json, a JSON object; NULL: no such file */
+	/* What is no tensor: a JSON object as text, as in section 2.5 of doc/checkpoint-format.md;
+	 * NULL: nothing */
+	const char *values;
+	uint64_t cursor;        /* position in the data, below 2^63, for the manifest */
+	double loss;            /* NAN: none */
+	double validation_loss; /* measured at this step; NAN: none */
+};
+
+/* As muster_ckpt_save, for a plan without tensors: saves `state`, whose tensors may be others in
+ * each save. MUSTER_FAULT also if memory is short of its size. */
+MUSTER_API int muster_ckpt_save_state(struct muster_ckpt *ckpt, int64_t step,
+	const struct muster_state *state);
+
 /* Waits until the save of `step` is durable, at most `timeout` (0: the plan's). Otherwise returns
  * the save's error; MUSTER_LOST if it still runs. A failed save keeps its error, even if later ones
  * become durable, until that step is saved again. */
@@ -269,6 +345,51 @@ MUSTER_API int muster_ckpt_wait(struct muster_ckpt *ckpt, int64_t step, double t
  * and the job has no plugin, it also asks Slurm to put the job back into the queue; with the plugin
  * the exit status does that. */
 MUSTER_API int muster_ckpt_close(struct muster_ckpt *ckpt, int status, const char *why);
+
+/* ---- reading a checkpoint ---- */
+
+/* A checkpoint that is open. No process removes it until muster_saved_close. */
+struct muster_saved;
+
+/* Opens and verifies the checkpoint of `step` in a directory, whoever owns that; -1: the newest
+ * that is intact. Changes nothing. `timeout`: of retries after an I/O error; 0: 60 s. MUSTER_DATA:
+ * it is damaged, or there is none. muster_saved_close frees *saved. */
+MUSTER_API int muster_saved_open(const char *dir, int64_t step, double timeout,
+	struct muster_saved **saved);
+
+/* As muster_ckpt_load, for a plan without tensors: opens the newest intact checkpoint. *saved is
+ * NULL if there is none. */
+MUSTER_API int muster_ckpt_load_state(struct muster_ckpt *ckpt, struct muster_saved **saved);
+
+/* As muster_ckpt_resume, for a plan without tensors: the same checkpoint is open on all ranks
+ * then. *saved is NULL if there is none. */
+MUSTER_API int muster_ckpt_resume_state(struct muster *muster, const struct muster_ckpt_plan *plan,
+	double timeout, struct muster_ckpt **ckpt, struct muster_saved **saved);
+
+/* Its step; -1 if `saved` is NULL. */
+MUSTER_API int64_t muster_saved_step(const struct muster_saved *saved);
+
+/* The text of manifest.json (section 3 of doc/checkpoint-format.md); it belongs to `saved`. */
+MUSTER_API const char *muster_saved_manifest(const struct muster_saved *saved);
+
+/* The text of values.json, which belongs to `saved`; *text is NULL if there is none. */
+MUSTER_API int muster_saved_values(struct muster_saved *saved, const char **text);
+
+/* The number of its tensors: with `state` 0 of the model, else of all others. */
+MUSTER_API size_t muster_saved_count(const struct muster_saved *saved, int state);
+
+/* Describes one of them, by its index in the order of the names; `data` becomes NULL, and the texts
+ * belong to `saved`. */
+MUSTER_API int muster_saved_tensor(const struct muster_saved *saved, int state, size_t index,
+	struct muster_tensor *tensor);
+
+/* Reads elements [first, first + count) of a tensor, in row-major order, in its own type. Each byte
+ * is verified; MUSTER_DATA: it is not what was saved. */
+MUSTER_API int muster_saved_read(struct muster_saved *saved, const char *name, uint64_t first,
+	uint64_t count, void *data);
+
+/* NULL is allowed. */
+MUSTER_API void muster_saved_close(struct muster_saved *saved);
 
 /* ---- the end ---- */
 

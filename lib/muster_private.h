@@ -8,16 +8,20 @@
 #include "common/err.h"
 #include "common/ident.h"
 #include "launch/rdzv.h"
+#include "launch/step_word.h"
 #include "lib/muster.h"
 
 struct muster {
 	struct ident ident;
 	struct rdzv *rdzv;
 	double timeout;
-	int communicators; /* number begun: each exchange has its own keys */
-	unsigned meetings; /* number of exchanges in lib/collective.c */
-	bool met;          /* all ranks came to the last of these */
-	char **nodes;      /* names of ranks that were asked for; NULL: not yet */
+	int communicators;      /* number begun: each exchange has its own keys */
+	unsigned meetings;      /* number of exchanges in lib/collective.c */
+	bool met;               /* all ranks came to the last of these */
+	char **nodes;           /* names of ranks that were asked for; NULL: not yet */
+	struct step_word *word; /* from muster_word_begin to muster_word_end; else NULL */
+	int words_begun;        /* number of times: each has its own key */
+	uint64_t words;         /* number said */
 };
 
 /* Stores `err` for muster_error and returns its status. */
@@ -27,6 +31,13 @@ int muster_failed(const struct err *err);
 int muster_check_given(const void *given, const char *what, struct err *err);
 int muster_check_timeout(double timeout, struct err *err);
 int muster_check(const struct muster *muster, double timeout, struct err *err);
+
+/* Copies a struct whose first member is its size, `given_size` bytes, into a zeroed one of
+ * `whole_size` bytes. One from a program that was built with an older header may be shorter, but
+ * has at least `least` bytes; one from a newer header has members that would be ignored, and is
+ * refused. */
+int muster_take_sized(void *whole, size_t whole_size, const void *given, size_t given_size,
+	size_t least, const char *name, struct err *err);
 
 /* Unless the program has called muster_set_log, only warnings and errors are logged. Logged lines
  * are also kept for the line about the first rank that fails. */

@@ -59,6 +59,7 @@ void muster_close(struct muster *muster, int orderly)
 {
 	if (!muster)
 		return;
+	step_word_close(muster->word);
 	rdzv_close(muster->rdzv, orderly);
 	for (int rank = 0; muster->nodes && rank < muster->ident.world_size; rank++)
 		free(muster->nodes[rank]);

@@ -13,12 +13,19 @@
 #include "common/log.h"
 #include "lib/muster_private.h"
 #include "lib/plan.h"
+#include "lib/saved.h"
 
 /* What rank 0 tells the others. */
 struct found {
 	int64_t step;           /* -1: there is none */
 	struct hash128 content; /* hash of the checkpoint's manifest */
-	struct hash128 tensors; /* hash of the plan's tensors */
+	struct hash128 plan;    /* hash of the plan */
+};
+
+/* Where a rank puts what it reads: into the plan's arrays, or with `saved` into that. */
+struct target {
+	struct muster_ckpt **ckpt;
+	struct muster_saved **saved;
 };
 
 static int hash_manifest(const struct manifest *manifest, struct hash128 *hash, struct err *err)
@@ -48,21 +55,39 @@ static int describe_found(const char *path, struct found *found, struct err *err
 }
 
 static int find(struct muster *muster, const struct muster_ckpt_plan *given, struct found *found,
-	struct muster_ckpt **ckpt)
+	const struct target *target)
 {
 	struct err err;
-	int status = muster_ckpt_open(muster, given, ckpt);
-	if (status == MUSTER_OK)
-		/* NOLINTNEXTLINE(clang-analyzer-core.NullDereference): muster_ckpt_resume refuses NULL */
-		status = muster_ckpt_load(*ckpt, &found->step);
+	int status = muster_ckpt_open(muster, given, target->ckpt);
+	if (status == MUSTER_OK && !target->saved) {
+		/* NOLINTNEXTLINE(clang-analyzer-core.NullDereference): resume_all refuses NULL */
+		status = muster_ckpt_load(*target->ckpt, &found->step);
+	} else if (status == MUSTER_OK) {
+		/* NOLINTNEXTLINE(clang-analyzer-core.NullDereference): as above */
+		status = muster_ckpt_load_state(*target->ckpt, target->saved);
+		found->step = muster_saved_step(*target->saved);
+	}
 	return status == MUSTER_OK && describe_found(given->dir, found, &err) < 0 ? muster_failed(&err)
 																			  : status;
 }
 
 /* ---- on the other ranks ---- */
 
-static int load_from(const struct ckpt_dir *dir, const struct plan *plan, const struct found *found,
+/* Takes ownership of `from`. */
+static int use(const struct plan *plan, struct ckpt *from, const struct target *target,
 	struct err *err)
+{
+	if (target->saved) {
+		*target->saved = saved_make(from, err);
+		return *target->saved ? 0 : -1;
+	}
+	int rc = arrays_load(&plan->arrays, from, err);
+	ckpt_close(from);
+	return rc;
+}
+
+static int load_from(const struct ckpt_dir *dir, const struct plan *plan, const struct found *found,
+	const struct target *target, struct err *err)
 {
 	struct hash128 content;
 	struct ckpt *from;
@@ -72,20 +97,20 @@ static int load_from(const struct ckpt_dir *dir, const struct plan *plan, const 
 	if (rc == 0 && !hash_equal(content, found->content))
 		rc = err_fail(err, EXIT_USAGE, "it is another one here");
 	if (rc == 0)
-		rc = plan_load(plan, from, err);
+		return use(plan, from, target, err);
 	ckpt_close(from);
 	return rc;
 }
 
 static int read_found(const char *path, const struct plan *plan, const struct found *found,
-	struct err *err)
+	const struct target *target, struct err *err)
 {
 	struct ckpt_dir dir;
 	if (found->step < 0)
 		return 0;
 	int rc = ckpt_dir_open_existing(&dir, path, err);
 	if (rc == 0) {
-		rc = load_from(&dir, plan, found, err);
+		rc = load_from(&dir, plan, found, target, err);
 		ckpt_dir_close(&dir);
 	}
 	return rc == 0 ? 0
@@ -99,12 +124,12 @@ static int read_found(const char *path, const struct plan *plan, const struct fo
 
 /* Each rank's part before the ranks meet: the plan, and on rank 0 everything else. */
 static int prepare(struct muster *muster, const struct muster_ckpt_plan *given, struct plan *plan,
-	struct found *found, struct muster_ckpt **ckpt)
+	struct found *found, const struct target *target)
 {
 	struct err err;
-	if (plan_open(plan, given, &err) < 0 || plan_hash(plan, &found->tensors, &err) < 0)
+	if (plan_open(plan, given, &err) < 0 || plan_hash(plan, &found->plan, &err) < 0)
 		return muster_failed(&err);
-	return muster->ident.rank == 0 ? find(muster, given, found, ckpt) : MUSTER_OK;
+	return muster->ident.rank == 0 ? find(muster, given, found, target) : MUSTER_OK;
 }
 
 static int share(struct muster *muster, int status, struct found *found, double timeout)
@@ -114,32 +139,54 @@ static int share(struct muster *muster, int status, struct found *found, double 
 }
 
 static int take(const char *path, const struct plan *plan, const struct found *own,
-	const struct found *found)
+	const struct found *found, const struct target *target)
 {
 	struct err err;
 	int rc = 0;
-	if (!hash_equal(own->tensors, found->tensors))
+	if (!hash_equal(own->plan, found->plan))
 		rc = err_fail(&err, EXIT_USAGE,
-			"resume: couldn't use this rank's plan: its tensors are not those of rank 0: give the "
-			"same names, types and shapes in the same order");
-	if (rc < 0 || read_found(path, plan, found, &err) < 0)
+			"resume: couldn't use this rank's plan: its tensors or its identity are not those of "
+			"rank "
+			"0: give the same names, types and shapes in the same order");
+	if (rc < 0 || read_found(path, plan, found, target, &err) < 0)
 		return muster_failed(&err);
 	return MUSTER_OK;
 }
 
 /* The stages at which all ranks go on or fail together. */
 static int resume(struct muster *muster, const struct muster_ckpt_plan *given, double timeout,
-	struct muster_ckpt **ckpt, struct found *found)
+	const struct target *target, struct found *found)
 {
 	struct plan plan = { 0 };
-	int status = prepare(muster, given, &plan, found, ckpt);
+	int status = prepare(muster, given, &plan, found, target);
 	const struct found own = *found;
 	status = share(muster, status, found, timeout);
 	if (status == MUSTER_OK) {
-		status = muster->ident.rank == 0 ? MUSTER_OK : take(given->dir, &plan, &own, found);
+		status = muster->ident.rank == 0 ? MUSTER_OK : take(given->dir, &plan, &own, found, target);
 		status = muster_agree(muster, status, NULL, timeout);
 	}
 	plan_release(&plan);
+	return status;
+}
+
+/* The end of both calls: on an error nothing is left open. */
+static int resume_all(struct muster *muster, const struct muster_ckpt_plan *plan, double timeout,
+	const struct target *target, struct found *found)
+{
+	struct err err;
+	int status = muster_check(muster, timeout, &err) < 0
+		? muster_failed(&err)
+		: resume(muster, plan, timeout, target, found);
+	if (status == MUSTER_OK)
+		return MUSTER_OK;
+	if (target->saved) {
+		muster_saved_close(*target->saved);
+		*target->saved = NULL;
+	}
+	/* NOLINTNEXTLINE(clang-analyzer-core.NullDereference): its callers refuse NULL */
+	if (muster_ckpt_leave(*target->ckpt, status, muster_error(), &err) < 0)
+		log_warn("checkpoint: couldn't record the end: %s", err.text);
+	*target->ckpt = NULL;
 	return status;
 }
 
@@ -153,18 +200,26 @@ int muster_ckpt_resume(struct muster *muster, const struct muster_ckpt_plan *pla
 	if (step)
 		*step = -1;
 	if (muster_check_given(ckpt, "the place for the struct muster_ckpt", &err) < 0
-		|| muster_check_given(step, "the place for the step", &err) < 0
-		|| muster_check(muster, timeout, &err) < 0)
+		|| muster_check_given(step, "the place for the step", &err) < 0)
 		return muster_failed(&err);
-	int status = resume(muster, plan, timeout, ckpt, &found);
-	if (status == MUSTER_OK) {
+	int status = resume_all(muster, plan, timeout, &(struct target) { .ckpt = ckpt }, &found);
+	if (status == MUSTER_OK)
 		/* NOLINTNEXTLINE(clang-analyzer-core.NullDereference): refused above */
 		*step = found.step;
-		return MUSTER_OK;
-	}
-	/* NOLINTNEXTLINE(clang-analyzer-core.NullDereference): refused above */
-	if (muster_ckpt_leave(*ckpt, status, muster_error(), &err) < 0)
-		log_warn("checkpoint: couldn't record the end: %s", err.text);
-	*ckpt = NULL;
 	return status;
+}
+
+int muster_ckpt_resume_state(struct muster *muster, const struct muster_ckpt_plan *plan,
+	double timeout, struct muster_ckpt **ckpt, struct muster_saved **saved)
+{
+	struct err err;
+	struct found found = { .step = -1 };
+	if (ckpt)
+		*ckpt = NULL;
+	if (saved)
+		*saved = NULL;
+	if (muster_check_given(ckpt, "the place for the struct muster_ckpt", &err) < 0
+		|| muster_check_given(saved, "the place for the struct muster_saved", &err) < 0)
+		return muster_failed(&err);
+	return resume_all(muster, plan, timeout, &(struct target) { ckpt, saved }, &found);
 }

@@ -4,5 +4,4 @@ liborder_la_SOURCES = \
 	order/philox.c order/philox.h \
 	order/sampler.c order/sampler.h \
 	order/tree.c order/tree.h
-liborder_la_LIBADD = libcommon.la
 # End of order.mk

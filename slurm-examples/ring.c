@@ -49,7 +49,7 @@ static int exchange(const struct word *mine)
 static int begin(const char *dir)
 {
 	struct muster_tensor tensor = { "ring.state", "I64", 1, { 0 }, state };
-	struct muster_ckpt_plan plan = { sizeof plan, dir, &tensor, 1, 2, 0, 0 };
+	struct muster_ckpt_plan plan = { sizeof plan, dir, &tensor, 1, .keep_last = 2 };
 	int64_t step;
 	rank = muster_rank(muster);
 	tensor.shape[0] = 1 + (size = muster_world_size(muster));

@@ -19,7 +19,8 @@ fuzz() {
 
 @test "the protocol of the checkpoint service stands any bytes" { fuzz ckptd_proto; }
 
-@test "the connections of ranks stand any place and any stranger" { fuzz comm_links; }
+@test "the connections of ranks stand any place and any stranger" { fuzz rank_links; }
+@test "a frame about words is one of this world's or none" { fuzz step_word; }
 
 @test "what anybody may send to srun stands any bytes" { fuzz first_end; }
 

@@ -5,7 +5,7 @@
 
 load lib/places
 
-PROGRAMS="test_acceptor test_comm_links test_end_channel test_bootstrap test_presence"
+PROGRAMS="test_acceptor test_rank_links test_end_channel test_bootstrap test_presence"
 
 setup() { [ "$(id -u)" = 0 ] || skip "a network of its own needs root"; }
 

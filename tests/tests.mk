@@ -14,7 +14,7 @@ unit_tests =
 
 if HAVE_CMOCKA
 # First those that take long.
-unit_tests += tests/unit/test_comm_failure tests/unit/test_owner tests/unit/test_comm_links
+unit_tests += tests/unit/test_comm_failure tests/unit/test_owner tests/unit/test_rank_links
 unit_tests += tests/unit/test_comm_reason tests/unit/test_ckptd_hear tests/unit/test_ckptd_node
 unit_tests += tests/unit/test_comm_nccl tests/unit/test_ops_cuda tests/unit/test_model_bits
 unit_tests += tests/unit/test_step_cuda tests/unit/test_ddp tests/unit/test_ddp_cuda
@@ -215,7 +215,8 @@ EXTRA_DIST += tests/sanitize.bats tests/sanitize_threads.bats tests/hardening.ba
 	tests/cluster/groups.bats \
 	tests/fuzz.bats tests/fuzz/run.sh tests/fuzz/fuzz_input.h tests/fuzz/fuzz_npy.c \
 	tests/fuzz/fuzz_tokens.c tests/fuzz/fuzz_attempts.c tests/fuzz/fuzz_checkpoint.c \
-	tests/fuzz/fuzz_ckptd_proto.c tests/fuzz/fuzz_comm_conn.c tests/fuzz/fuzz_comm_links.c \
+	tests/fuzz/fuzz_ckptd_proto.c tests/fuzz/fuzz_comm_conn.c tests/fuzz/fuzz_rank_links.c \
+	tests/fuzz/fuzz_step_word.c \
 	tests/fuzz/fuzz_first_end.c tests/fuzz/fuzz_import.c tests/fuzz/fuzz_bootstrap.c \
 	tests/fuzz/fuzz_hostlist.c tests/fuzz/fuzz_layout.c tests/fuzz/fuzz_rank_env.c \
 	tests/fuzz/fuzz_spank_args.c tests/fuzz/fuzz_owner.c tests/fuzz/fuzz_part.c \

@@ -8,9 +8,10 @@ set -eu
 top=$(cd "$(dirname "$0")/../.." && pwd)
 seconds=${1-20}
 [ $# -eq 0 ] || shift
-[ $# -gt 0 ] || set -- attempts checkpoint ckptd_proto comm_conn comm_links first_end bootstrap \
+[ $# -gt 0 ] || set -- attempts checkpoint ckptd_proto comm_conn rank_links first_end bootstrap \
     hostlist import layout \
-    manifest npy owner part pmi2_wire gemm_plans rank_env safetensors spank_args flight tokens
+    manifest npy owner part pmi2_wire gemm_plans rank_env safetensors \
+    spank_args step_word flight tokens
 compiler=${FUZZ_CC:-clang}
 work=$(mktemp -d)
 trap 'rm -rf "$work"' EXIT
@@ -31,8 +32,8 @@ sources() {
             "${base[@]}"
         ;;
     comm_conn) echo trainer/comm/comm_conn.c ;;
-    comm_links)
-        echo trainer/comm/comm_links.c launch/run_key.c common/{acceptor,siphash}.c "${base[@]}"
+    rank_links)
+        echo launch/rank_links.c launch/run_key.c common/{acceptor,siphash}.c "${base[@]}"
         ;;
     first_end)
         echo plugin/{end_channel,first_end,task_end}.c \
@@ -61,6 +62,7 @@ sources() {
     gemm_plans) echo trainer/cuda/host/gemm_plans.c common/err.c ;;
     npy) echo trainer/data/npy.c common/err.c ;;
     flight) echo trainer/telemetry/flight_{read,table}.c "${base[@]}" ;;
+    step_word) echo launch/step_word_frame.c ;;
     safetensors) echo checkpoint/format/safetensors.c "${base[@]}" ;;
     tokens) echo trainer/data/token_file.c common/err.c ;;
     *) echo "fuzz: there is no harness $1" >&2; return 1 ;;

@@ -2,11 +2,9 @@
 libtrainer_a_SOURCES += \
 	trainer/comm/status_exchange.c trainer/comm/status_exchange.h \
 	trainer/comm/comm.c trainer/comm/comm.h \
-	trainer/comm/comm_address.c trainer/comm/comm_address.h \
 	trainer/comm/comm_collective.c \
 	trainer/comm/comm_conn.c trainer/comm/comm_conn.h \
 	trainer/comm/comm_failure.c \
-	trainer/comm/comm_links.c trainer/comm/comm_links.h \
 	trainer/comm/comm_private.h \
 	trainer/comm/comm_provider.h \
 	trainer/comm/comm_run.c \

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* One TCP connection of a communicator: transfers in the order in which both ranks post them, and
- * one goodbye, as frames (doc/comm-links.md). A peer may send COMM_CONN_WINDOW bytes more than this
+ * one goodbye, as frames (doc/rank-links.md). A peer may send COMM_CONN_WINDOW bytes more than this
  * rank has posted receives for, so what was not asked for yet never keeps a goodbye back.
  *
  * It has no thread and no lock: the caller serialises all calls, and polls the descriptor. */

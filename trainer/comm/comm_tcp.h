@@ -12,7 +12,7 @@
 #include "common/ident.h"
 #include "launch/rdzv.h"
 #include "trainer/comm/comm_conn.h"
-#include "trainer/comm/comm_links.h"
+#include "launch/rank_links.h"
 #include "trainer/comm/comm_provider.h"
 #include "trainer/telemetry/flight.h"
 
@@ -36,7 +36,7 @@ struct comm_tcp_exchange;
 struct comm_tcp {
 	int rank, size;
 	struct comm_events events;
-	struct comm_links *links;
+	struct rank_links *links;
 	char remedy[200]; /* what helps where ranks can't connect, or "" */
 
 	pthread_mutex_t lock; /* of all below; never held while an event is told */

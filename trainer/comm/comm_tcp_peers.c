@@ -19,7 +19,7 @@
 #include "common/clock.h"
 #include "common/thread.h"
 #include "launch/rank_status.h"
-#include "trainer/comm/comm_address.h"
+#include "launch/rank_address.h"
 
 #define FAILED_LINGER 3.0
 #define ORDERLY_LINGER 5.0
@@ -95,10 +95,10 @@ static void write_peer(struct comm_tcp *tcp, int rank)
 
 void comm_tcp_write(struct comm_tcp *tcp, int rank)
 {
-	unsigned char hello[COMM_LINKS_HELLO];
+	unsigned char hello[RANK_LINKS_HELLO];
 	struct comm_conn *conn = &tcp->peers[rank].conn;
 	if (conn->fd < 0 && !conn->ended && rank < tcp->rank) {
-		int fd = comm_links_connect(tcp->links, rank, hello);
+		int fd = rank_links_connect(tcp->links, rank, hello);
 		if (fd < 0)
 			comm_conn_end(conn, errno);
 		else
@@ -112,7 +112,7 @@ void comm_tcp_write(struct comm_tcp *tcp, int rank)
 static void take_connections(struct comm_tcp *tcp)
 {
 	int fd, rank;
-	while ((fd = comm_links_accept(tcp->links, &rank)) >= 0) {
+	while ((fd = rank_links_accept(tcp->links, &rank)) >= 0) {
 		pthread_mutex_lock(&tcp->lock);
 		if (tcp->peers[rank].conn.fd < 0) {
 			comm_conn_open(&tcp->peers[rank].conn, fd, "", 0);
@@ -172,7 +172,7 @@ static void *serve(void *arg)
 	struct epoll_event events[EVENTS];
 	for (;;) {
 		double seconds = LONG_WAIT;
-		comm_links_poll(tcp->links, &seconds);
+		rank_links_poll(tcp->links, &seconds);
 		int count = epoll_wait(tcp->epoll, events, EVENTS, (int)(seconds * 1000) + 1);
 		for (int i = 0; i < count; i++)
 			if (events[i].data.u64 == WAKE)
@@ -195,7 +195,7 @@ static int start_thread(struct comm_tcp *tcp, struct err *err)
 	tcp->epoll = epoll_create1(EPOLL_CLOEXEC);
 	tcp->wake = eventfd(0, EFD_CLOEXEC);
 	if (tcp->epoll < 0 || poll_for(tcp, tcp->wake, WAKE) < 0
-		|| poll_for(tcp, comm_links_poll(tcp->links, &(double) { 0 }), LINKS) < 0)
+		|| poll_for(tcp, rank_links_poll(tcp->links, &(double) { 0 }), LINKS) < 0)
 		return err_set(err, "comm: couldn't poll connections: %m");
 	int rc = thread_start(&tcp->thread, serve, tcp);
 	if (rc != 0)
@@ -239,10 +239,10 @@ static struct comm_tcp *alloc_state(const struct ident *ident, const struct comm
 /* Listens where the others can reach this rank. */
 static int start_listening(struct comm_tcp *tcp, const struct ident *ident, struct err *err)
 {
-	char address[COMM_ADDRESS_SIZE];
-	if (comm_address(ident, address, err) < 0)
+	char address[RANK_ADDRESS_SIZE];
+	if (rank_address(ident, address, err) < 0)
 		return -1;
-	tcp->links = comm_links_open(tcp->rank, tcp->size, address, err);
+	tcp->links = rank_links_open(tcp->rank, tcp->size, address, err);
 	if (!tcp->links)
 		return err_prefix(err, "comm: couldn't listen on %s", address);
 	if (ident->node_count > 1)
@@ -261,7 +261,7 @@ static int take_places(struct comm_tcp *tcp, const struct rank_status *all, stru
 	for (int rank = 0; rank < tcp->size; rank++) {
 		snprintf(tcp->peers[rank].name, sizeof tcp->peers[rank].name, "rank %d on %s", rank,
 			all[rank].node);
-		if (comm_links_find(tcp->links, rank, all[rank].data) < 0)
+		if (rank_links_find(tcp->links, rank, all[rank].data) < 0)
 			return err_set(err, "comm: couldn't read the address of rank %d", rank);
 	}
 	return 0;
@@ -277,8 +277,8 @@ static int exchange_places(struct comm_tcp *tcp, const struct ident *ident, stru
 	char key[40];
 	snprintf(key, sizeof key, "comm.tcp.%d", __atomic_fetch_add(&opened, 1, __ATOMIC_RELAXED));
 	if (start_listening(tcp, ident, &failure) == 0) {
-		own.data = comm_links_place(tcp->links);
-		own.size = strlen(comm_links_place(tcp->links));
+		own.data = rank_links_place(tcp->links);
+		own.size = strlen(rank_links_place(tcp->links));
 	} else {
 		own.failure = &failure;
 	}
@@ -372,7 +372,7 @@ static void close_connections(struct comm_tcp *tcp)
 	stop_thread(tcp);
 	for (int rank = 0; rank < tcp->size; rank++)
 		comm_conn_clear(&tcp->peers[rank].conn);
-	comm_links_close(tcp->links);
+	rank_links_close(tcp->links);
 	tcp->links = NULL;
 }
 

@@ -11,7 +11,7 @@
 #include "common/log.h"
 #include "common/opt.h"
 #include "trainer/comm/status_exchange.h"
-#include "trainer/comm/comm_address.h"
+#include "launch/rank_address.h"
 
 #define START_SECONDS 30.0   /* to find or start the checkpoint service */
 #define TEXT_MAX (64u << 20) /* bytes of what rank 0 broadcasts */
@@ -63,8 +63,8 @@ static void sync_metrics(void *arg)
 static int start(struct run *run, const struct place *place, const char *first, struct err *err)
 {
 	const struct settings *settings = &run->settings;
-	char host[COMM_ADDRESS_SIZE] = "";
-	if (place->part == 0 && place->writers > 1 && comm_address(&run->ident, host, err) < 0)
+	char host[RANK_ADDRESS_SIZE] = "";
+	if (place->part == 0 && place->writers > 1 && rank_address(&run->ident, host, err) < 0)
 		return -1;
 	size_t shard_count;
 	const struct zero_shard *shards = ddp_shards(run->ddp, &shard_count);

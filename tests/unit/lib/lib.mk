@@ -9,6 +9,12 @@ tests_unit_test_collective_SOURCES = tests/unit/lib/test_collective.c $(ranks_fi
 tests_unit_test_collective_LDADD = libmuster.la libcommon.la $(CMOCKA_LIBS)
 unit_tests += tests/unit/test_resume
 tests_unit_test_resume_SOURCES = tests/unit/lib/test_resume.c $(ranks_fixture)
+unit_tests += tests/unit/test_word
+tests_unit_test_word_SOURCES = tests/unit/lib/test_word.c $(ranks_fixture)
+tests_unit_test_word_LDADD = libmuster.la libcommon.la $(CMOCKA_LIBS)
+unit_tests += tests/unit/test_state
+tests_unit_test_state_SOURCES = tests/unit/lib/test_state.c
+tests_unit_test_state_LDADD = libmuster.la $(CMOCKA_LIBS)
 tests_unit_test_resume_LDADD = libmuster.la libcommon.la $(CMOCKA_LIBS)
 tests_unit_test_end_SOURCES = tests/unit/lib/test_end.c tests/unit/lib/blocked_save.h \
 	$(ranks_fixture)

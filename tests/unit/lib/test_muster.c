@@ -56,6 +56,8 @@ static void the_structs_are_those_of_the_first_release(void **state)
 	assert_int_equal(offsetof(struct muster_ckpt_plan, keep_last), 32);
 	assert_int_equal(offsetof(struct muster_ckpt_plan, keep_every), 40);
 	assert_int_equal(offsetof(struct muster_ckpt_plan, timeout), 48);
+	assert_int_equal(offsetof(struct muster_ckpt_plan, identity), 64);
+	assert_int_equal(offsetof(struct muster_state, validation_loss), 72);
 	assert_int_equal(MUSTER_REQUEUE, 75);
 	assert_int_equal(MUSTER_LOST, 69);
 }
@@ -416,10 +418,13 @@ static void a_plan_that_can_not_be_is_refused(void **state)
 	refuse_plan(wrong, "sizeof(struct muster_ckpt_plan)");
 	wrong = plan;
 	wrong.dir = NULL;
-	refuse_plan(wrong, "a directory and at least one tensor");
+	refuse_plan(wrong, "it needs a directory");
 	wrong = plan;
-	wrong.tensor_count = 0;
-	refuse_plan(wrong, "a directory and at least one tensor");
+	wrong.tensors = NULL;
+	refuse_plan(wrong, "it has 4 tensors, and nothing says which");
+	wrong = plan;
+	wrong.identity = "[1]";
+	refuse_plan(wrong, "its identity is not a JSON object: [1]");
 	wrong = plan;
 	wrong.tensors = &odd;
 	wrong.tensor_count = 1;
@@ -437,7 +442,13 @@ static void a_plan_that_can_not_be_is_refused(void **state)
 	odd.shape[0] = -1;
 	refuse_plan(wrong, "shape is out of range");
 	odd.name = "";
-	refuse_plan(wrong, "tensor 0 of the plan: it needs a name");
+	refuse_plan(wrong, "tensor 0: it needs a name");
+	odd.name = "\xff";
+	refuse_plan(wrong, "tensor 0: its name is not UTF-8");
+	struct muster_tensor twice[] = { tensors[0], tensors[1], tensors[0] };
+	wrong.tensors = twice;
+	wrong.tensor_count = 3;
+	refuse_plan(wrong, "tensor weights: two tensors have this name");
 }
 
 static void a_directory_has_one_owner(void **state)
@@ -448,6 +459,86 @@ static void a_directory_has_one_owner(void **state)
 	assert_null(second);
 	save_steps(ckpt, 1, 1);
 	assert_ok(muster_ckpt_close(ckpt, MUSTER_OK, "finished"));
+}
+
+/* ---- the order of samples ---- */
+
+/* Whoever asks for which part of a step, every sample is there once an epoch. */
+static void every_sample_comes_once_an_epoch(void **state)
+{
+	enum { SAMPLES = 1000, BATCH = 96 };
+	static const size_t ranks[] = { 1, 3, 8 };
+	struct muster_order order = { .size = sizeof order,
+		.seed = 7,
+		.count = SAMPLES,
+		.batch = BATCH,
+		.shuffle = 1,
+		.complete = 1 };
+	uint64_t steps, whole[BATCH], part[BATCH], before[BATCH];
+	assert_ok(muster_order_steps(&order, &steps));
+	assert_int_equal(steps, (SAMPLES + BATCH - 1) / BATCH);
+	for (uint64_t epoch = 0; epoch < 3; epoch++) {
+		int seen[SAMPLES] = { 0 }, empty = 0;
+		for (uint64_t step = epoch * steps; step < (epoch + 1) * steps; step++) {
+			assert_ok(muster_order_samples(&order, step, 0, BATCH, whole));
+			for (size_t r = 0; r < 3; r++) {
+				const size_t share = BATCH / ranks[r];
+				for (size_t rank = 0; rank < ranks[r]; rank++)
+					assert_ok(muster_order_samples(&order, step, rank * share, share,
+						part + rank * share));
+				assert_memory_equal(part, whole, sizeof whole);
+			}
+			for (int i = 0; i < BATCH; i++)
+				if (whole[i] == MUSTER_NO_SAMPLE)
+					empty++;
+				else
+					seen[whole[i]]++;
+		}
+		for (int i = 0; i < SAMPLES; i++)
+			assert_int_equal(seen[i], 1);
+		assert_int_equal(empty, steps * BATCH - SAMPLES);
+	}
+	assert_ok(muster_order_samples(&order, 0, 0, BATCH, before));
+	assert_ok(muster_order_samples(&order, steps, 0, BATCH, whole));
+	assert_memory_not_equal(before, whole, sizeof whole); /* another epoch, another order */
+	order.complete = order.shuffle = 0;
+	assert_ok(muster_order_steps(&order, &steps));
+	assert_int_equal(steps, SAMPLES / BATCH);
+	assert_ok(muster_order_samples(&order, steps + 1, 2, 1, whole));
+	assert_int_equal(whole[0], BATCH + 2);
+}
+
+static void refuse_order(struct muster_order order, uint64_t place, size_t count, const char *words)
+{
+	uint64_t samples[8], steps;
+	assert_refused(muster_order_samples(&order, 0, place, count, samples), MUSTER_USAGE, words);
+	if (place == 0)
+		assert_refused(muster_order_steps(&order, &steps), MUSTER_USAGE, words);
+}
+
+static void an_order_that_can_not_be_is_refused(void **state)
+{
+	const struct muster_order order = { .size = sizeof order, .count = 8, .batch = 4 };
+	struct muster_order wrong = order;
+	uint64_t steps;
+	wrong.size--;
+	refuse_order(wrong, 0, 1, "sizeof(struct muster_order)");
+	wrong = order;
+	wrong.count = 0;
+	refuse_order(wrong, 0, 1, "couldn't order 0 samples");
+	wrong.count = UINT64_MAX;
+	refuse_order(wrong, 0, 1, "couldn't order 18446744073709551615 samples");
+	wrong = order;
+	wrong.batch = 0;
+	refuse_order(wrong, 0, 1, "a batch of 0 samples");
+	wrong.batch = 9;
+	refuse_order(wrong, 0, 1, "a batch of 9 of 8 samples");
+	refuse_order(order, 4, 1, "places 4 to 5 of a step: its batch has 4");
+	refuse_order(order, UINT64_MAX, 2, "its batch has 4");
+	assert_refused(muster_order_steps(NULL, &steps), MUSTER_USAGE, "NULL as the order");
+	assert_refused(muster_order_steps(&order, NULL), MUSTER_USAGE, "NULL as the place");
+	assert_refused(muster_order_samples(&order, 0, 0, 1, NULL), MUSTER_USAGE, "NULL as the place");
+	assert_ok(muster_order_samples(&order, 0, 4, 0, NULL));
 }
 
 /* ---- notices ---- */
@@ -527,6 +618,8 @@ int main(void)
 		cmocka_unit_test(a_rank_without_a_directory_may_call_all_the_same),
 		cmocka_unit_test(a_plan_that_can_not_be_is_refused),
 		cmocka_unit_test(a_directory_has_one_owner),
+		cmocka_unit_test(every_sample_comes_once_an_epoch),
+		cmocka_unit_test(an_order_that_can_not_be_is_refused),
 		cmocka_unit_test(a_notice_is_seen_and_can_be_waited_for),
 		cmocka_unit_test(a_notice_is_recorded_before_the_end),
 	};

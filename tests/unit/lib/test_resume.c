@@ -124,11 +124,12 @@ static void a_rank_with_another_plan_is_named_by_all(void **state)
 {
 	run((struct odd) { .rank = 2, .name = "banners", .saves = -1 });
 	ranks_assert(MUSTER_USAGE,
-		"): resume: couldn't use this rank's plan: its tensors are not those of rank 0", -1);
+		"): resume: couldn't use this rank's plan: its tensors or its identity are not those of "
+		"rank 0",
+		-1);
 	assert_ptr_equal(strstr(ranks_outcomes[0].text, "rank 2 (on "), ranks_outcomes[0].text);
 	run((struct odd) { .rank = 3, .name = "", .saves = -1 });
-	ranks_assert(MUSTER_USAGE, "): checkpoint: couldn't use tensor 1 of the plan: it needs a name",
-		-1);
+	ranks_assert(MUSTER_USAGE, "): checkpoint: couldn't use tensor 1: it needs a name", -1);
 	assert_ptr_equal(strstr(ranks_outcomes[0].text, "rank 3 (on "), ranks_outcomes[0].text);
 	/* Also that of a checkpoint. */
 	run((struct odd) { .rank = 0, .name = "banners", .saves = -1 });
@@ -164,6 +165,65 @@ static void a_directory_that_rank_0_can_not_use_ends_all(void **state)
 	/* Nothing of all this has kept the run. */
 	run((struct odd) { .rank = -1, .saves = -1 });
 	assert_step(6);
+}
+
+/* ---- states ---- */
+
+/* Resumes, and rank 0 saves; the status of the resume, or 100 + its step. The state has as many
+ * tensors as the step says. */
+static int resume_state(struct muster *muster, int rank)
+{
+	struct muster_saved *saved;
+	struct muster_ckpt *ckpt;
+	int64_t step;
+	const struct muster_ckpt_plan plan = { .size = sizeof plan,
+		.dir = files_path("states"),
+		.identity = rank == odd.rank ? "{\"lr\": 2}" : "{\"lr\": 1}",
+		.timeout = HANG_SECONDS };
+	int status = muster_ckpt_resume_state(muster, &plan, 0, &ckpt, &saved);
+	if (status)
+		return ckpt || saved ? -2 : status;
+	if ((rank == 0) != (ckpt != NULL) || (step = muster_saved_step(saved)) < -1)
+		return -3;
+	if (saved
+		&& (muster_saved_count(saved, 1) != (size_t)step
+			|| muster_saved_read(saved, "1", 0, COUNT, weights) || weights[7] != (double)step))
+		return -4;
+	muster_saved_close(saved);
+	if (rank == 0 && odd.saves >= 0) {
+		struct muster_tensor tensors[9];
+		char names[9][2] = { "0", "1", "2", "3", "4", "5", "6", "7", "8" };
+		for (int i = 0; i < COUNT; i++)
+			weights[i] = (double)odd.saves;
+		for (int i = 0; i < odd.saves; i++)
+			tensors[i] = (struct muster_tensor) { names[i], "F64", 1, { COUNT }, weights };
+		const struct muster_state content = { .size = sizeof content,
+			.state = tensors,
+			.state_count = (size_t)odd.saves,
+			.loss = NAN,
+			.validation_loss = NAN };
+		if (muster_ckpt_save_state(ckpt, odd.saves, &content))
+			return -5;
+	}
+	muster_ckpt_close(ckpt, MUSTER_OK, "finished");
+	return muster_fence(muster, 0) ? -6 : 100 + (int)step;
+}
+
+static void all_ranks_read_the_same_state(void **state)
+{
+	static const int64_t saves[] = { 3, 8, -1 };
+	for (int i = 0; i < 3; i++) {
+		odd = (struct odd) { .rank = -1, .saves = saves[i] };
+		ranks_run(resume_state, false);
+		assert_step(i == 0 ? -1 : saves[i - 1]);
+	}
+	odd.rank = 2;
+	ranks_run(resume_state, false);
+	ranks_assert(MUSTER_USAGE, "its tensors or its identity are not those of rank 0", -1);
+	assert_ptr_equal(strstr(ranks_outcomes[0].text, "rank 2 (on "), ranks_outcomes[0].text);
+	odd.rank = 0;
+	ranks_run(resume_state, false);
+	ranks_assert(MUSTER_USAGE, "\"lr\" 1, and this run has 2", -1);
 }
 
 /* ---- ranks that are elsewhere ---- */
@@ -207,17 +267,22 @@ static int refuse_all(struct muster *muster, int rank)
 {
 	int64_t step;
 	struct muster_ckpt *ckpt;
+	struct muster_saved *saved;
 	const struct muster_ckpt_plan plan = { .size = sizeof plan };
 	REFUSED(muster_ckpt_resume(NULL, &plan, 0, &ckpt, &step), "muster_open");
 	REFUSED(muster_ckpt_resume(muster, &plan, -1, &ckpt, &step), "couldn't use a timeout of");
 	REFUSED(muster_ckpt_resume(muster, &plan, 0, NULL, &step),
 		"NULL as the place for the struct muster_ckpt");
 	REFUSED(muster_ckpt_resume(muster, &plan, 0, &ckpt, NULL), "NULL as the place for the step");
+	REFUSED(muster_ckpt_resume_state(NULL, &plan, 0, &ckpt, &saved), "muster_open");
+	REFUSED(muster_ckpt_resume_state(muster, &plan, 0, NULL, &saved),
+		"NULL as the place for the struct muster_ckpt");
+	REFUSED(muster_ckpt_resume_state(muster, &plan, 0, &ckpt, NULL),
+		"NULL as the place for the struct muster_saved");
 	if (muster_agree(muster, MUSTER_OK, NULL, 0)) /* nothing of it has reached the others */
 		return __LINE__;
 	REFUSED(muster_ckpt_resume(muster, NULL, 0, &ckpt, &step), "NULL as the plan");
-	REFUSED(muster_ckpt_resume(muster, &plan, 0, &ckpt, &step),
-		"a directory and at least one tensor");
+	REFUSED(muster_ckpt_resume(muster, &plan, 0, &ckpt, &step), "it needs a directory");
 	return MUSTER_OK;
 }
 
@@ -241,6 +306,7 @@ int main(void)
 		cmocka_unit_test(a_rank_with_another_plan_is_named_by_all),
 		cmocka_unit_test(a_rank_that_sees_another_directory_is_named_by_all),
 		cmocka_unit_test(a_directory_that_rank_0_can_not_use_ends_all),
+		cmocka_unit_test(all_ranks_read_the_same_state),
 		cmocka_unit_test(a_rank_that_fails_before_or_never_comes_is_told),
 		cmocka_unit_test(bad_arguments_have_a_line),
 	};

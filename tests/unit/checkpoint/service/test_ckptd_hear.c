@@ -165,7 +165,7 @@ static void open_many(struct many *many, const char *name)
 {
 	memset(many, 0, sizeof *many);
 	ckptd_fixture_make(&many->part0, files_path(name), 0, 0, PARTS, NULL);
-	for (int i = 0; i < CKPT_SAMPLE_TENSORS; i++)
+	for (int i = 0; i < CKPT_SAMPLE_TENSORS + CKPT_SAMPLE_STATE; i++)
 		many->part0.tensors[i].writer = 0;
 	for (int i = 0; i < CKPT_SAMPLE_SLICES; i++)
 		many->part0.slices[i].writer = 0;

@@ -13,8 +13,6 @@ tests_unit_test_comm_reason_LDADD = $(trainer_LIBS) $(CMOCKA_LIBS)
 unit_tests += tests/unit/test_comm_conn
 tests_unit_test_comm_conn_SOURCES = tests/unit/trainer/comm/test_comm_conn.c $(partial_io)
 tests_unit_test_comm_conn_LDADD = $(trainer_LIBS) $(CMOCKA_LIBS)
-tests_unit_test_comm_links_SOURCES = tests/unit/trainer/comm/test_comm_links.c $(partial_io)
-tests_unit_test_comm_links_LDADD = $(trainer_LIBS) $(CMOCKA_LIBS)
 tests_unit_test_comm_nccl_SOURCES = tests/unit/trainer/comm/test_comm_nccl.c
 tests_unit_test_comm_nccl_LDADD = $(trainer_LIBS) $(CMOCKA_LIBS)
 if HAVE_CUBLAS

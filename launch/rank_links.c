@@ -3,7 +3,7 @@
  * connected and not yet said who they are. */
 #include "config.h"
 
-#include "trainer/comm/comm_links.h"
+#include "launch/rank_links.h"
 
 #include <arpa/inet.h>
 #include <errno.h>
@@ -22,7 +22,7 @@
 #include "common/hash.h"
 #include "common/siphash.h"
 #include "launch/run_key.h"
-#include "trainer/comm/comm_address.h"
+#include "launch/rank_address.h"
 
 #define MAGIC "MCL1"
 #define FROM_AT 4
@@ -47,15 +47,15 @@ struct stranger {
 	int fd; /* -1: none */
 	unsigned long age;
 	size_t have;
-	unsigned char hello[COMM_LINKS_HELLO];
+	unsigned char hello[RANK_LINKS_HELLO];
 };
 
-struct comm_links {
+struct rank_links {
 	int rank, size, epoll, stranger_count;
 	struct acceptor acceptor; /* for the listening socket */
 	bool rests;               /* that socket is not polled */
 	unsigned char key[16];
-	char place[COMM_ADDRESS_SIZE + 8 + HASH_HEX_SIZE];
+	char place[RANK_ADDRESS_SIZE + 8 + HASH_HEX_SIZE];
 	unsigned long strangers_seen;
 	struct stranger *strangers; /* [stranger_count] */
 	struct place places[];      /* by rank */
@@ -81,13 +81,13 @@ static socklen_t address_size(const union address *at)
 	return at->any.sa_family == AF_INET ? sizeof at->four : sizeof at->six;
 }
 
-static int poll_for(struct comm_links *links, int how, int fd, uint32_t events, uint32_t number)
+static int poll_for(struct rank_links *links, int how, int fd, uint32_t events, uint32_t number)
 {
 	struct epoll_event event = { .events = events, .data.u32 = number };
 	return epoll_ctl(links->epoll, how, fd, &event);
 }
 
-static int begin_listening(struct comm_links *links, const char *address, struct err *err)
+static int begin_listening(struct rank_links *links, const char *address, struct err *err)
 {
 	union address at;
 	char digits[HASH_HEX_SIZE];
@@ -108,9 +108,9 @@ static int begin_listening(struct comm_links *links, const char *address, struct
 	return 0;
 }
 
-struct comm_links *comm_links_open(int rank, int size, const char *address, struct err *err)
+struct rank_links *rank_links_open(int rank, int size, const char *address, struct err *err)
 {
-	struct comm_links *links = calloc(1, sizeof *links + (size_t)size * sizeof links->places[0]);
+	struct rank_links *links = calloc(1, sizeof *links + (size_t)size * sizeof links->places[0]);
 	if (!links) {
 		err_set(err, "out of memory");
 		return NULL;
@@ -126,18 +126,18 @@ struct comm_links *comm_links_open(int rank, int size, const char *address, stru
 		err_set(err, "out of memory");
 	else if (begin_listening(links, address, err) == 0)
 		return links;
-	comm_links_close(links);
+	rank_links_close(links);
 	return NULL;
 }
 
-const char *comm_links_place(const struct comm_links *links)
+const char *rank_links_place(const struct rank_links *links)
 {
 	return links->place;
 }
 
-int comm_links_find(struct comm_links *links, int peer, const char *place)
+int rank_links_find(struct rank_links *links, int peer, const char *place)
 {
-	char address[COMM_ADDRESS_SIZE] = "", *end;
+	char address[RANK_ADDRESS_SIZE] = "", *end;
 	const char *space = strchr(place, ' ');
 	if (!space || (size_t)(space - place) >= sizeof address)
 		return -1;
@@ -151,7 +151,7 @@ int comm_links_find(struct comm_links *links, int peer, const char *place)
 
 /* ---- hellos ---- */
 
-static void write_hello(unsigned char hello[COMM_LINKS_HELLO], int from, int to,
+static void write_hello(unsigned char hello[RANK_LINKS_HELLO], int from, int to,
 	const unsigned char key[16])
 {
 	memcpy(hello, MAGIC, FROM_AT);
@@ -161,9 +161,9 @@ static void write_hello(unsigned char hello[COMM_LINKS_HELLO], int from, int to,
 }
 
 /* The rank that says a valid hello; -1: not one. */
-static int read_hello(const struct comm_links *links, const unsigned char hello[COMM_LINKS_HELLO])
+static int read_hello(const struct rank_links *links, const unsigned char hello[RANK_LINKS_HELLO])
 {
-	unsigned char wanted[COMM_LINKS_HELLO];
+	unsigned char wanted[RANK_LINKS_HELLO];
 	uint32_t from = bytes_le32(hello + FROM_AT);
 	if (from <= (uint32_t)links->rank || from >= (uint32_t)links->size)
 		return -1;
@@ -177,8 +177,8 @@ static void set_no_delay(int fd)
 	setsockopt(fd, IPPROTO_TCP, TCP_NODELAY, &(int) { 1 }, sizeof(int));
 }
 
-int comm_links_connect(const struct comm_links *links, int peer,
-	unsigned char hello[COMM_LINKS_HELLO])
+int rank_links_connect(const struct rank_links *links, int peer,
+	unsigned char hello[RANK_LINKS_HELLO])
 {
 	const union address *at = &links->places[peer].at;
 	int fd = socket(at->any.sa_family, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
@@ -205,7 +205,7 @@ static void drop(struct stranger *stranger)
 
 /* Takes what has come of a hello, and not a byte more: what follows it are frames. Returns the
  * descriptor of a peer; -1: it is none, or not yet. */
-static int hear(struct comm_links *links, struct stranger *stranger, int *peer)
+static int hear(struct rank_links *links, struct stranger *stranger, int *peer)
 {
 	int fd = stranger->fd;
 	ssize_t got =
@@ -226,7 +226,7 @@ static int hear(struct comm_links *links, struct stranger *stranger, int *peer)
 }
 
 /* A free place, or else that of the oldest. */
-static struct stranger *place_for_stranger(struct comm_links *links)
+static struct stranger *place_for_stranger(struct rank_links *links)
 {
 	struct stranger *oldest = links->strangers;
 	for (int i = 0; i < links->stranger_count && oldest->fd >= 0; i++)
@@ -238,7 +238,7 @@ static struct stranger *place_for_stranger(struct comm_links *links)
 }
 
 /* Accepts a connection. Returns as hear() does: most hellos have come by then. */
-static int take_stranger(struct comm_links *links, int *peer)
+static int take_stranger(struct rank_links *links, int *peer)
 {
 	int fd = acceptor_take(&links->acceptor, NULL, NULL);
 	if (fd < 0) {
@@ -258,14 +258,14 @@ static int take_stranger(struct comm_links *links, int *peer)
 	return fd;
 }
 
-int comm_links_poll(struct comm_links *links, double *seconds)
+int rank_links_poll(struct rank_links *links, double *seconds)
 {
 	if (links->rests && acceptor_poll(&links->acceptor, seconds) >= 0)
 		links->rests = poll_for(links, EPOLL_CTL_MOD, links->acceptor.fd, EPOLLIN, LISTENER) < 0;
 	return links->epoll;
 }
 
-int comm_links_accept(struct comm_links *links, int *peer)
+int rank_links_accept(struct rank_links *links, int *peer)
 {
 	struct epoll_event event;
 	int fd = -1;
@@ -276,7 +276,7 @@ int comm_links_accept(struct comm_links *links, int *peer)
 	return fd;
 }
 
-void comm_links_close(struct comm_links *links)
+void rank_links_close(struct rank_links *links)
 {
 	if (!links)
 		return;

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* libFuzzer harness of what comes before ranks are connected. A first byte of 0: the rest is the
  * place of a peer, as text. Else a stranger sends the rest to rank 0 of two, its tag made right
- * where that byte is odd. Nobody is taken for rank 1 but who says hello as doc/comm-links.md has
+ * where that byte is odd. Nobody is taken for rank 1 but who says hello as doc/rank-links.md has
  * it. */
 #include <arpa/inet.h>
 #include <netinet/in.h>
@@ -15,18 +15,18 @@
 #include "common/bytes.h"
 #include "common/siphash.h"
 #include "launch/run_key.h"
-#include "trainer/comm/comm_links.h"
+#include "launch/rank_links.h"
 
-#define HELLO COMM_LINKS_HELLO
+#define HELLO RANK_LINKS_HELLO
 #define TAG_AT 12
 #define ROUNDS 4 /* more than a stranger takes whose bytes are all there */
 
 int LLVMFuzzerTestOneInput(const unsigned char *bytes, size_t size);
 
-static struct comm_links *listen_here(void)
+static struct rank_links *listen_here(void)
 {
 	struct err err;
-	struct comm_links *links = comm_links_open(0, 2, "127.0.0.1", &err);
+	struct rank_links *links = rank_links_open(0, 2, "127.0.0.1", &err);
 	if (!links)
 		abort();
 	return links;
@@ -34,22 +34,22 @@ static struct comm_links *listen_here(void)
 
 static void try_place(const unsigned char *bytes, size_t size)
 {
-	struct comm_links *links = listen_here();
+	struct rank_links *links = listen_here();
 	char *text = malloc(size + 1), address[200], key[200];
 	int port, used = 0;
 	if (!text)
 		abort();
 	memcpy(text, bytes, size);
 	text[size] = '\0';
-	if (comm_links_find(links, 1, comm_links_place(links)) < 0)
+	if (rank_links_find(links, 1, rank_links_place(links)) < 0)
 		abort();
 	/* What is taken has three words, the last of 32 digits. */
-	if (comm_links_find(links, 1, text) == 0
+	if (rank_links_find(links, 1, text) == 0
 		&& (sscanf(text, "%199s %d %199s%n", address, &port, key, &used) != 3 || text[used]
 			|| strlen(key) != 32))
 		abort();
 	free(text);
-	comm_links_close(links);
+	rank_links_close(links);
 }
 
 /* Whether the bytes begin with the hello of rank 1. */
@@ -61,13 +61,13 @@ static bool is_right(const unsigned char *said, size_t size, const unsigned char
 
 static void try_hello(bool tagged, unsigned char *said, size_t size)
 {
-	struct comm_links *links = listen_here();
+	struct rank_links *links = listen_here();
 	struct sockaddr_in at = { .sin_family = AF_INET, .sin_addr.s_addr = htonl(INADDR_LOOPBACK) };
 	unsigned char key[16];
 	char digits[40];
 	int port, peer, fd = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
 	struct err err;
-	if (fd < 0 || sscanf(comm_links_place(links), "%*s %d %39s", &port, digits) != 2
+	if (fd < 0 || sscanf(rank_links_place(links), "%*s %d %39s", &port, digits) != 2
 		|| run_key_read(digits, key, &err) < 0)
 		abort();
 	at.sin_port = htons((uint16_t)port);
@@ -78,13 +78,13 @@ static void try_hello(bool tagged, unsigned char *said, size_t size)
 		abort();
 	int taken = -1;
 	for (int round = 0; round < ROUNDS && taken < 0; round++)
-		taken = comm_links_accept(links, &peer);
+		taken = rank_links_accept(links, &peer);
 	if ((taken >= 0) != is_right(said, size, key) || (taken >= 0 && peer != 1))
 		abort();
 	if (taken >= 0)
 		close(taken);
 	close(fd);
-	comm_links_close(links);
+	rank_links_close(links);
 }
 
 int LLVMFuzzerTestOneInput(const unsigned char *bytes, size_t size)

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* comm_links: ranks of one process that connect over loopback, and strangers. Each test runs a
+/* rank_links: ranks of one process that connect over loopback, and strangers. Each test runs a
  * second time with calls on sockets that do as little at once as they may: loopback's handshake
  * ends inside connect(), a network's does not. */
 #include <arpa/inet.h>
@@ -26,17 +26,17 @@
 #include "launch/run_key.h"
 #include "tests/tools/partial_io.h"
 #include "tests/unit/hang.h"
-#include "trainer/comm/comm_links.h"
+#include "launch/rank_links.h"
 
 #define WORLD_MAX 17
-#define HELLO COMM_LINKS_HELLO
+#define HELLO RANK_LINKS_HELLO
 #define SILENT 70 /* more than a rank keeps */
 
 static bool partial; /* whether calls of the ranks on sockets do little at once */
 
 struct world {
 	int size;
-	struct comm_links *ranks[WORLD_MAX];
+	struct rank_links *ranks[WORLD_MAX];
 };
 
 static void set_up(struct world *world, int size, const char *even, const char *odd)
@@ -44,14 +44,14 @@ static void set_up(struct world *world, int size, const char *even, const char *
 	struct err err;
 	*world = (struct world) { .size = size };
 	for (int rank = 0; rank < size; rank++) {
-		world->ranks[rank] = comm_links_open(rank, size, rank % 2 ? odd : even, &err);
+		world->ranks[rank] = rank_links_open(rank, size, rank % 2 ? odd : even, &err);
 		if (!world->ranks[rank])
 			fail_msg("%s", err.text);
 	}
 	for (int rank = 0; rank < size; rank++)
 		for (int peer = 0; peer < size; peer++)
-			assert_int_equal(comm_links_find(world->ranks[rank], peer,
-								 comm_links_place(world->ranks[peer])),
+			assert_int_equal(rank_links_find(world->ranks[rank], peer,
+								 rank_links_place(world->ranks[peer])),
 				0);
 }
 
@@ -63,20 +63,20 @@ static void set_up_four(struct world *world)
 static void tear_down(struct world *world)
 {
 	for (int rank = 0; rank < world->size; rank++)
-		comm_links_close(world->ranks[rank]);
+		rank_links_close(world->ranks[rank]);
 }
 
 /* Accepts as the provider's thread does, until a peer has come or the time is up. */
-static int await_peer(struct comm_links *links, double seconds, int *peer)
+static int await_peer(struct rank_links *links, double seconds, int *peer)
 {
 	struct deadline end = deadline_in(seconds);
 	int fd = -1;
 	partial_io_here = partial;
 	while (fd < 0 && !deadline_passed(end)) {
 		double wait = deadline_left(end);
-		struct pollfd ready = { .fd = comm_links_poll(links, &wait), .events = POLLIN };
+		struct pollfd ready = { .fd = rank_links_poll(links, &wait), .events = POLLIN };
 		if (poll(&ready, 1, (int)(wait * 1000) + 1) > 0)
-			fd = comm_links_accept(links, peer);
+			fd = rank_links_accept(links, peer);
 	}
 	partial_io_here = false;
 	return fd;
@@ -88,7 +88,7 @@ static void join(struct world *world, int from, int to, int ends[2])
 	unsigned char hello[HELLO];
 	int peer = -1;
 	partial_io_here = partial;
-	ends[0] = comm_links_connect(world->ranks[from], to, hello);
+	ends[0] = rank_links_connect(world->ranks[from], to, hello);
 	assert_true(ends[0] >= 0);
 	struct pollfd ready = { .fd = ends[0], .events = POLLOUT };
 	assert_int_equal(poll(&ready, 1, HANG_SECONDS * 1000), 1);
@@ -139,10 +139,10 @@ static void over_ipv6(void **state)
 {
 	struct world world;
 	struct err err;
-	struct comm_links *links = comm_links_open(0, 1, "::1", &err);
+	struct rank_links *links = rank_links_open(0, 1, "::1", &err);
 	if (!links)
 		skip(); /* a machine without it */
-	comm_links_close(links);
+	rank_links_close(links);
 	set_up(&world, 3, "::1", "::1");
 	join_all(&world);
 }
@@ -161,23 +161,23 @@ static void what_is_no_place(void **state)
 	struct err err;
 	set_up_four(&world);
 	for (size_t i = 0; i < sizeof good / sizeof good[0]; i++)
-		assert_int_equal(comm_links_find(world.ranks[0], 1, good[i]), 0);
+		assert_int_equal(rank_links_find(world.ranks[0], 1, good[i]), 0);
 	for (size_t i = 0; i < sizeof bad / sizeof bad[0]; i++)
-		if (comm_links_find(world.ranks[0], 1, bad[i]) == 0)
+		if (rank_links_find(world.ranks[0], 1, bad[i]) == 0)
 			fail_msg("'%s' passes for a place", bad[i]);
 	tear_down(&world);
-	assert_null(comm_links_open(0, 2, "node7", &err));
-	assert_null(comm_links_open(0, 2, "192.0.2.1", &err)); /* no machine's (RFC 5737) */
+	assert_null(rank_links_open(0, 2, "node7", &err));
+	assert_null(rank_links_open(0, 2, "192.0.2.1", &err)); /* no machine's (RFC 5737) */
 	assert_non_null(strstr(err.text, "assign"));
 }
 
 /* ---- strangers ---- */
 
-static int connect_to(const struct comm_links *links, unsigned char key[16])
+static int connect_to(const struct rank_links *links, unsigned char key[16])
 {
 	char address[64], digits[64];
 	int port;
-	assert_int_equal(sscanf(comm_links_place(links), "%63s %d %63s", address, &port, digits), 3);
+	assert_int_equal(sscanf(rank_links_place(links), "%63s %d %63s", address, &port, digits), 3);
 	assert_int_equal(run_key_read(digits, key, NULL), 0);
 	struct sockaddr_in at = { .sin_family = AF_INET, .sin_port = htons((uint16_t)port) };
 	assert_int_equal(inet_pton(AF_INET, address, &at.sin_addr), 1);
@@ -212,7 +212,7 @@ static void strangers_are_dropped(void **state)
 	unsigned char key[16], wrong[16] = "another one's k", hello[HELLO];
 	int fds[8 + HELLO], used = 0, peer, ends[2];
 	set_up_four(&world);
-	struct comm_links *one = world.ranks[1];
+	struct rank_links *one = world.ranks[1];
 	const struct {
 		uint32_t from, to;
 	} cases[] = { { 0, 1 }, { 1, 1 }, { 4, 1 }, { 0xffffffff, 1 }, { 2, 0 }, { 2, 2 } };
@@ -250,7 +250,7 @@ static void the_silent_and_the_slow(void **state)
 	unsigned char key[16], hello[HELLO];
 	int fds[SILENT], peer = -1;
 	set_up_four(&world);
-	struct comm_links *zero = world.ranks[0];
+	struct rank_links *zero = world.ranks[0];
 	for (int i = 0; i < SILENT; i++) {
 		fds[i] = connect_to(zero, key);
 		assert_int_equal(send(fds[i], "MCL1", (size_t)(i % 4), 0), i % 4);
@@ -278,7 +278,7 @@ static void all_may_connect_at_once(void **state)
 	unsigned char key[16], hello[HELLO];
 	int fds[SIZE], peer = -1;
 	bool came[SIZE] = { false };
-	struct comm_links *zero = comm_links_open(0, SIZE, "127.0.0.1", &err);
+	struct rank_links *zero = rank_links_open(0, SIZE, "127.0.0.1", &err);
 	assert_non_null(zero);
 	for (int rank = 1; rank < SIZE; rank++)
 		fds[rank] = connect_to(zero, key);
@@ -295,7 +295,7 @@ static void all_may_connect_at_once(void **state)
 	}
 	for (int rank = 1; rank < SIZE; rank++)
 		close(fds[rank]);
-	comm_links_close(zero);
+	rank_links_close(zero);
 }
 
 /* A connection that waits is not looked at without end, and is there once a descriptor is free. */
@@ -334,9 +334,9 @@ static void who_is_gone_refuses(void **state)
 	unsigned char hello[HELLO];
 	int error = 0;
 	set_up_four(&world);
-	comm_links_close(world.ranks[2]);
+	rank_links_close(world.ranks[2]);
 	world.ranks[2] = NULL;
-	int fd = comm_links_connect(world.ranks[3], 2, hello);
+	int fd = rank_links_connect(world.ranks[3], 2, hello);
 	if (fd < 0) {
 		error = errno;
 	} else {

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Chooses the network interface. Debian gives a host's own name the address 127.0.1.1, so an
  * address that a name resolves to counts only if an interface other than loopback has it. */
-#include "trainer/comm/comm_address.h"
+#include "launch/rank_address.h"
 
 #include <arpa/inet.h>
 #include <ifaddrs.h>
@@ -32,11 +32,11 @@ static bool is_global(const struct ifaddrs *at)
 			&((const struct sockaddr_in6 *)(const void *)at->ifa_addr)->sin6_addr);
 }
 
-static int write_digits(const struct sockaddr *address, char out[COMM_ADDRESS_SIZE])
+static int write_digits(const struct sockaddr *address, char out[RANK_ADDRESS_SIZE])
 {
 	socklen_t size =
 		address->sa_family == AF_INET ? sizeof(struct sockaddr_in) : sizeof(struct sockaddr_in6);
-	return getnameinfo(address, size, out, COMM_ADDRESS_SIZE, NULL, 0, NI_NUMERICHOST) == 0 ? 0
+	return getnameinfo(address, size, out, RANK_ADDRESS_SIZE, NULL, 0, NI_NUMERICHOST) == 0 ? 0
 																							: -1;
 }
 
@@ -57,7 +57,7 @@ static const struct sockaddr *pick(const struct ifaddrs *list, const char *name)
 /* Whether one of this node's interfaces has the address, in digits. */
 static bool is_own(const struct ifaddrs *list, const char *digits)
 {
-	char own[COMM_ADDRESS_SIZE];
+	char own[RANK_ADDRESS_SIZE];
 
 	for (const struct ifaddrs *at = list; at; at = at->ifa_next)
 		if (is_global(at) && write_digits(at->ifa_addr, own) == 0 && strcmp(own, digits) == 0)
@@ -65,7 +65,7 @@ static bool is_own(const struct ifaddrs *list, const char *digits)
 	return false;
 }
 
-static int resolve(const struct ifaddrs *list, const char *host, char address[COMM_ADDRESS_SIZE])
+static int resolve(const struct ifaddrs *list, const char *host, char address[RANK_ADDRESS_SIZE])
 {
 	struct addrinfo hints = { .ai_family = AF_UNSPEC, .ai_socktype = SOCK_STREAM }, *found = NULL;
 	int rc = -1;
@@ -80,7 +80,7 @@ static int resolve(const struct ifaddrs *list, const char *host, char address[CO
 }
 
 static int named_interface(const struct ifaddrs *list, const char *variable, const char *name,
-	char address[COMM_ADDRESS_SIZE], struct err *err)
+	char address[RANK_ADDRESS_SIZE], struct err *err)
 {
 	char known[400] = "";
 	size_t used = 0;
@@ -97,7 +97,7 @@ static int named_interface(const struct ifaddrs *list, const char *variable, con
 }
 
 static int choose(const struct ident *ident, const struct ifaddrs *list,
-	char address[COMM_ADDRESS_SIZE], struct err *err)
+	char address[RANK_ADDRESS_SIZE], struct err *err)
 {
 	static const char *const variables[] = { "MUSTER_IFNAME", "GLOO_SOCKET_IFNAME" };
 	char host[256] = "";
@@ -108,7 +108,7 @@ static int choose(const struct ident *ident, const struct ifaddrs *list,
 			return named_interface(list, variables[i], name, address, err);
 	}
 	if (ident->local_world_size == ident->world_size) {
-		snprintf(address, COMM_ADDRESS_SIZE, "127.0.0.1");
+		snprintf(address, RANK_ADDRESS_SIZE, "127.0.0.1");
 		return 0;
 	}
 	if (gethostname(host, sizeof host - 1) != 0)
@@ -123,7 +123,7 @@ static int choose(const struct ident *ident, const struct ifaddrs *list,
 		"MUSTER_IFNAME names one");
 }
 
-int comm_address(const struct ident *ident, char address[COMM_ADDRESS_SIZE], struct err *err)
+int rank_address(const struct ident *ident, char address[RANK_ADDRESS_SIZE], struct err *err)
 {
 	struct ifaddrs *list = NULL;
 

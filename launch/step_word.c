@@ -1,0 +1,489 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Each rank sends the sum of its own word and those of the ranks below it to the rank above. Rank 0
+ * sends the sum of all down again. */
+#include "config.h"
+#include "launch/step_word.h"
+
+#include <errno.h>
+#include <math.h>
+#include <poll.h>
+#include <pthread.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/eventfd.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+#include "common/thread.h"
+#include "launch/rank_links.h"
+#include "launch/step_word_frame.h"
+
+#define OUT_FRAMES 8          /* more are never under way: a word, and news of it */
+#define NEWS_SECONDS 1.0      /* between two messages about who is missing */
+#define RECONNECT_SECONDS 0.1 /* between two tries to reach the rank above */
+
+/* A connection with the rank above, or with one below. */
+struct peer {
+	int rank, fd; /* -1: no connection yet */
+	bool came;    /* there was one */
+	unsigned char in[STEP_WORD_FRAME], out[OUT_FRAMES * STEP_WORD_FRAME + RANK_LINKS_HELLO];
+	size_t have, to_send;
+	bool said; /* below: its word of step `heard` is in the sum */
+	int waits; /* below: whose word it waits for; -1: not known to wait */
+};
+
+struct step_word {
+	int rank, world_size, wake;
+	struct rank_links *links;
+	struct peer above; /* rank -1 on rank 0 */
+	struct peer *below;
+	int below_count;
+	double again, news; /* clock_now() of the next try to connect, and of the next news */
+	pthread_t thread;
+	bool started;
+
+	pthread_mutex_t lock; /* for all from here on, and for the peers */
+	pthread_cond_t changed;
+	bool over;
+	uint64_t said, heard; /* numbers of steps: this rank has said (at most two more), all have */
+	uint64_t own[2];      /* the flags of the last two said, by parity */
+	bool passed;          /* the sum of step `heard` is on its way up */
+	double since;         /* clock_now() when this rank said its last word */
+	struct step_word_sum sum,
+		sums[2];       /* of step `heard` so far; of the last two heard, by parity */
+	int missing, lost; /* a rank whose word is waited for; one that left; -1 */
+};
+
+/* Adds a frame to what is sent to the peer. A peer that takes nothing in has no use for more news,
+ * and gets no word before it has said its own. */
+static void post(struct peer *peer, const struct step_word_frame *frame)
+{
+	if (peer->fd < 0 || peer->to_send + STEP_WORD_FRAME > sizeof peer->out)
+		return;
+	step_word_frame_write(peer->out + peer->to_send, frame);
+	peer->to_send += STEP_WORD_FRAME;
+}
+
+static void post_below(struct step_word *word, const struct step_word_frame *frame)
+{
+	for (int i = 0; i < word->below_count; i++)
+		post(&word->below[i], frame);
+}
+
+/* ---- the words; the lock is held ---- */
+
+static void add(struct step_word_sum *sum, uint64_t flags, int rank)
+{
+	sum->flags |= flags;
+	if (rank >= 0 && (sum->rank < 0 || rank < sum->rank))
+		sum->rank = rank;
+}
+
+static void lose(struct step_word *word, int rank)
+{
+	if (word->lost >= 0)
+		return;
+	word->lost = rank;
+	const struct step_word_frame left = { STEP_WORD_LEFT, word->heard, 0, rank };
+	post(&word->above, &left);
+	post_below(word, &left);
+	pthread_cond_broadcast(&word->changed);
+}
+
+static void pass(struct step_word *word);
+
+/* This rank's own word of step `heard`, which it may have said already. */
+static void add_own(struct step_word *word)
+{
+	const uint64_t flags = word->own[word->heard & 1];
+	if (word->said > word->heard)
+		add(&word->sum, flags, flags ? word->rank : -1);
+}
+
+/* All ranks have said their word of step `heard`. */
+static void hear(struct step_word *word, const struct step_word_sum *sum)
+{
+	word->sums[word->heard & 1] = *sum;
+	post_below(word,
+		&(struct step_word_frame) { STEP_WORD_SUM, word->heard, sum->flags, sum->rank });
+	word->heard++;
+	word->passed = false;
+	word->missing = -1;
+	word->sum = (struct step_word_sum) { .rank = -1 };
+	for (int i = 0; i < word->below_count; i++) {
+		word->below[i].said = false;
+		word->below[i].waits = -1;
+	}
+	add_own(word);
+	pthread_cond_broadcast(&word->changed);
+	pass(word);
+}
+
+/* Passes the sum on once this rank and all below it have said their word. */
+static void pass(struct step_word *word)
+{
+	if (word->passed || word->said == word->heard)
+		return;
+	for (int i = 0; i < word->below_count; i++)
+		if (!word->below[i].said)
+			return;
+	word->passed = true;
+	if (word->rank == 0) {
+		const struct step_word_sum sum = word->sum;
+		hear(word, &sum);
+	} else {
+		post(&word->above,
+			&(struct step_word_frame) { STEP_WORD_SUM, word->heard, word->sum.flags,
+				word->sum.rank });
+	}
+}
+
+/* A rank whose word is missing below; -1: none. */
+static int missing_below(const struct step_word *word)
+{
+	for (int i = 0; i < word->below_count; i++)
+		if (!word->below[i].said)
+			return word->below[i].waits >= 0 ? word->below[i].waits : word->below[i].rank;
+	return -1;
+}
+
+/* Tells above whose word is missing below, and below whose rank 0 waits for; or that nothing comes
+ * from above, until it does. */
+static void tell_news(struct step_word *word)
+{
+	const double now = clock_now();
+	word->news = now + NEWS_SECONDS;
+	if (word->said == word->heard || now < word->since + NEWS_SECONDS)
+		return;
+	const int missing = missing_below(word);
+	if (word->rank == 0)
+		word->missing = missing;
+	else if (missing >= 0)
+		post(&word->above, &(struct step_word_frame) { STEP_WORD_WAITS, word->heard, 0, missing });
+	const int named = word->missing >= 0 ? word->missing : word->passed ? word->above.rank : -1;
+	if (named >= 0 && (word->rank == 0 || word->missing < 0))
+		post_below(word, &(struct step_word_frame) { STEP_WORD_WAITS, word->heard, 0, named });
+}
+
+static bool take_from_above(struct step_word *word, const struct step_word_frame *frame)
+{
+	switch (frame->kind) {
+	case STEP_WORD_SUM:
+		if (!word->passed || frame->step != word->heard)
+			return false;
+		hear(word, &(struct step_word_sum) { frame->flags, frame->rank });
+		return true;
+	case STEP_WORD_WAITS:
+		if (frame->step == word->heard)
+			word->missing = frame->rank;
+		post_below(word, frame);
+		return true;
+	default: lose(word, frame->rank); return true;
+	}
+}
+
+static bool take_from_below(struct step_word *word, struct peer *peer,
+	const struct step_word_frame *frame)
+{
+	switch (frame->kind) {
+	case STEP_WORD_SUM:
+		if (peer->said || frame->step != word->heard)
+			return false;
+		peer->said = true;
+		add(&word->sum, frame->flags, frame->rank);
+		pass(word);
+		return true;
+	case STEP_WORD_WAITS:
+		if (frame->step == word->heard)
+			peer->waits = frame->rank;
+		return true;
+	default: lose(word, frame->rank); return true;
+	}
+}
+
+/* ---- connections; the lock is held ---- */
+
+static void drop_peer(struct step_word *word, struct peer *peer)
+{
+	close(peer->fd);
+	peer->fd = -1;
+	lose(word, peer->rank);
+}
+
+/* False: the connection has ended. */
+static bool receive(struct step_word *word, struct peer *peer)
+{
+	for (;;) {
+		ssize_t got =
+			recv(peer->fd, peer->in + peer->have, STEP_WORD_FRAME - peer->have, MSG_DONTWAIT);
+		if (got < 0 && (errno == EAGAIN || errno == EINTR || errno == ENOTCONN))
+			return true;
+		if (got <= 0)
+			return false;
+		peer->have += (size_t)got;
+		struct step_word_frame frame;
+		if (peer->have < STEP_WORD_FRAME)
+			continue;
+		peer->have = 0;
+		if (!step_word_frame_read(peer->in, word->world_size, &frame)
+			|| !(peer == &word->above ? take_from_above(word, &frame)
+									  : take_from_below(word, peer, &frame)))
+			return false;
+	}
+}
+
+static bool send_some(struct peer *peer)
+{
+	while (peer->to_send > 0) {
+		ssize_t sent = send(peer->fd, peer->out, peer->to_send, MSG_DONTWAIT | MSG_NOSIGNAL);
+		if (sent < 0)
+			return errno == EAGAIN || errno == EINTR || errno == ENOTCONN;
+		memmove(peer->out, peer->out + sent, peer->to_send - (size_t)sent);
+		peer->to_send -= (size_t)sent;
+	}
+	return true;
+}
+
+/* A connection that never came about is tried again: the rank above may be out of descriptors for a
+ * moment. */
+static void end_peer(struct step_word *word, struct peer *peer)
+{
+	if (peer->came) {
+		drop_peer(word, peer);
+		return;
+	}
+	close(peer->fd);
+	peer->fd = -1;
+}
+
+static void serve(struct step_word *word, struct peer *peer)
+{
+	int error = 0;
+	socklen_t size = sizeof error;
+	if (peer->fd < 0)
+		return;
+	if ((!peer->came
+			&& (getsockopt(peer->fd, SOL_SOCKET, SO_ERROR, &error, &size) < 0 || error != 0))
+		|| !receive(word, peer) || !send_some(peer))
+		end_peer(word, peer);
+	else if (peer->to_send == 0)
+		peer->came = true;
+}
+
+static void connect_above(struct step_word *word)
+{
+	struct peer *peer = &word->above;
+	if (peer->rank < 0 || peer->fd >= 0 || peer->came || clock_now() < word->again)
+		return;
+	word->again = clock_now() + RECONNECT_SECONDS;
+	peer->fd = rank_links_connect(word->links, peer->rank, peer->out);
+	peer->to_send = peer->fd >= 0 ? RANK_LINKS_HELLO : 0;
+	if (peer->fd >= 0 && word->passed)
+		post(peer,
+			&(struct step_word_frame) { STEP_WORD_SUM, word->heard, word->sum.flags,
+				word->sum.rank });
+}
+
+static void accept_below(struct step_word *word)
+{
+	int rank, fd;
+	while ((fd = rank_links_accept(word->links, &rank)) >= 0) {
+		struct peer *peer =
+			step_word_parent(rank) == word->rank ? &word->below[rank - word->below[0].rank] : NULL;
+		if (!peer || peer->came) {
+			close(fd);
+			continue;
+		}
+		peer->fd = fd;
+		peer->came = true;
+		if (word->lost >= 0)
+			post(peer, &(struct step_word_frame) { STEP_WORD_LEFT, word->heard, 0, word->lost });
+	}
+}
+
+/* ---- the thread ---- */
+
+static int add_poll(struct pollfd *fds, int used, const struct peer *peer)
+{
+	if (peer->fd < 0)
+		return used;
+	fds[used] = (struct pollfd) { .fd = peer->fd,
+		.events = (short)(POLLIN | (peer->to_send > 0 ? POLLOUT : 0)) };
+	return used + 1;
+}
+
+static void await_work(struct step_word *word)
+{
+	struct pollfd fds[STEP_WORD_FANOUT + 3] = { { .fd = word->wake, .events = POLLIN } };
+	double seconds = INFINITY;
+	uint64_t count;
+	fds[1] = (struct pollfd) { .fd = rank_links_poll(word->links, &seconds), .events = POLLIN };
+	pthread_mutex_lock(&word->lock);
+	int used = add_poll(fds, 2, &word->above);
+	for (int i = 0; i < word->below_count; i++)
+		used = add_poll(fds, used, &word->below[i]);
+	if (word->above.rank >= 0 && word->above.fd < 0 && !word->above.came)
+		seconds = fmin(seconds, RECONNECT_SECONDS);
+	if (word->said > word->heard)
+		seconds = fmin(seconds, NEWS_SECONDS);
+	pthread_mutex_unlock(&word->lock);
+	poll(fds, (nfds_t)used, isinf(seconds) ? -1 : (int)(seconds * 1000) + 1);
+	(void)!read(word->wake, &count, sizeof count);
+}
+
+/* False: over. */
+static bool work(struct step_word *word)
+{
+	pthread_mutex_lock(&word->lock);
+	connect_above(word);
+	accept_below(word);
+	serve(word, &word->above);
+	for (int i = 0; i < word->below_count; i++)
+		serve(word, &word->below[i]);
+	if (clock_now() >= word->news)
+		tell_news(word);
+	/* What that has posted goes out at once. */
+	for (int i = -1; i < word->below_count; i++) {
+		struct peer *peer = i < 0 ? &word->above : &word->below[i];
+		if (peer->fd >= 0 && !send_some(peer))
+			end_peer(word, peer);
+	}
+	bool go_on = !word->over;
+	pthread_mutex_unlock(&word->lock);
+	return go_on;
+}
+
+static void *run_thread(void *arg)
+{
+	while (work(arg))
+		await_work(arg);
+	return NULL;
+}
+
+/* ---- for the owner ---- */
+
+struct step_word *step_word_open(int rank, int world_size, const char *address, struct err *err)
+{
+	const int first = rank * STEP_WORD_FANOUT + 1;
+	struct step_word *word = calloc(1, sizeof *word);
+	if (!word) {
+		err_set(err, "word: out of memory");
+		return NULL;
+	}
+	*word = (struct step_word) { .rank = rank,
+		.world_size = world_size,
+		.wake = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK),
+		.above = { .rank = step_word_parent(rank), .fd = -1, .waits = -1 },
+		.sum.rank = -1,
+		.missing = -1,
+		.lost = -1 };
+	pthread_mutex_init(&word->lock, NULL);
+	deadline_condition(&word->changed);
+	if (first < world_size)
+		word->below_count =
+			world_size - first < STEP_WORD_FANOUT ? world_size - first : STEP_WORD_FANOUT;
+	word->below = calloc((size_t)word->below_count + 1, sizeof *word->below);
+	for (int i = 0; i < word->below_count && word->below; i++)
+		word->below[i] = (struct peer) { .rank = first + i, .fd = -1, .waits = -1 };
+	if (word->wake < 0)
+		err_set(err, "word: no event: %m");
+	else if (!word->below)
+		err_set(err, "word: out of memory");
+	else if (!(word->links = rank_links_open(rank, world_size, address, err)))
+		err_prefix(err, "word: couldn't listen on %s", address);
+	else
+		return word;
+	step_word_close(word);
+	return NULL;
+}
+
+const char *step_word_place(const struct step_word *word)
+{
+	return rank_links_place(word->links);
+}
+
+int step_word_begin(struct step_word *word, const char *place, struct err *err)
+{
+	if (word->rank > 0 && rank_links_find(word->links, word->above.rank, place) < 0)
+		return err_set(err, "word: rank %d's place is malformed: %.60s", word->above.rank, place);
+	int error = thread_start(&word->thread, run_thread, word);
+	if (error)
+		return err_set(err, "word: couldn't start a thread: %s", strerror(error));
+	word->started = true;
+	return 0;
+}
+
+static void wake(struct step_word *word)
+{
+	(void)!write(word->wake, &(uint64_t) { 1 }, sizeof(uint64_t));
+}
+
+void step_word_say(struct step_word *word, uint64_t flags)
+{
+	pthread_mutex_lock(&word->lock);
+	word->own[word->said & 1] = flags;
+	word->since = clock_now();
+	if (word->said++ == word->heard)
+		add_own(word);
+	pass(word);
+	pthread_mutex_unlock(&word->lock);
+	wake(word);
+}
+
+enum step_word_end step_word_wait(struct step_word *word, uint64_t step, struct deadline deadline,
+	struct step_word_sum *sum, int *rank)
+{
+	struct timespec until = deadline_timespec(deadline);
+	enum step_word_end end = STEP_WORD_HEARD;
+	pthread_mutex_lock(&word->lock);
+	while (word->heard <= step && word->lost < 0
+		&& pthread_cond_timedwait(&word->changed, &word->lock, &until) == 0)
+		;
+	*rank = -1;
+	if (word->heard > step) {
+		*sum = word->sums[step & 1];
+	} else if (word->lost >= 0) {
+		end = STEP_WORD_LOST;
+		*rank = word->lost;
+	} else {
+		int missing = missing_below(word);
+		end = STEP_WORD_LATE;
+		*rank = word->missing >= 0 ? word->missing : missing >= 0 ? missing : word->above.rank;
+	}
+	pthread_mutex_unlock(&word->lock);
+	return end;
+}
+
+/* Unread bytes would make the kernel drop what is still on its way to the peer. */
+static void close_peer(struct peer *peer)
+{
+	char rest[1024];
+	if (peer->fd < 0)
+		return;
+	while (recv(peer->fd, rest, sizeof rest, MSG_DONTWAIT) > 0)
+		;
+	close(peer->fd);
+}
+
+void step_word_close(struct step_word *word)
+{
+	if (!word)
+		return;
+	if (word->started) {
+		pthread_mutex_lock(&word->lock);
+		word->over = true;
+		pthread_mutex_unlock(&word->lock);
+		wake(word);
+		pthread_join(word->thread, NULL);
+	}
+	close_peer(&word->above);
+	for (int i = 0; i < word->below_count && word->below; i++)
+		close_peer(&word->below[i]);
+	rank_links_close(word->links);
+	if (word->wake >= 0)
+		close(word->wake);
+	pthread_mutex_destroy(&word->lock);
+	pthread_cond_destroy(&word->changed);
+	free(word->below);
+	free(word);
+}

@@ -1,0 +1,141 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* The public names of launch/step_word.h. */
+#include "config.h"
+
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "launch/rank_address.h"
+#include "launch/step_word.h"
+#include "lib/muster_private.h"
+
+#define KEY_SIZE 32
+
+static const char *key_of(const struct muster *muster, char key[KEY_SIZE])
+{
+	snprintf(key, KEY_SIZE, "muster-word-%d", muster->words_begun);
+	return key;
+}
+
+/* Listens, and publishes where. */
+static int prepare(struct muster *muster, struct err *err)
+{
+	char address[RANK_ADDRESS_SIZE], key[KEY_SIZE];
+	if (rank_address(&muster->ident, address, err) < 0)
+		return -1;
+	muster->word = step_word_open(muster->ident.rank, muster->ident.world_size, address, err);
+	if (!muster->word)
+		return -1;
+	const char *place = step_word_place(muster->word);
+	return rdzv_put(muster->rdzv, key_of(muster, key), place, strlen(place), err);
+}
+
+static int begin(struct muster *muster, double timeout, struct err *err)
+{
+	const int above = step_word_parent(muster->ident.rank);
+	char key[KEY_SIZE];
+	void *place = NULL;
+	size_t size;
+	if (above >= 0
+		&& rdzv_get(muster->rdzv, above, key_of(muster, key), &place, &size,
+			   muster_or(timeout, muster->timeout), err)
+			< 0)
+		return -1;
+	int rc = step_word_begin(muster->word, place, err);
+	free(place);
+	return rc;
+}
+
+int muster_word_begin(struct muster *muster, double timeout)
+{
+	struct err err;
+	if (muster_check(muster, timeout, &err) < 0)
+		return muster_failed(&err);
+	if (muster->word) {
+		err_fail(&err, EXIT_USAGE, "word: it has begun already");
+		return muster_failed(&err);
+	}
+	int status = prepare(muster, &err) < 0 ? muster_failed(&err) : MUSTER_OK;
+	status = muster_agree(muster, status, NULL, timeout);
+	if (status == MUSTER_OK && begin(muster, timeout, &err) < 0)
+		status = muster_failed(&err);
+	muster->words_begun++;
+	if (status != MUSTER_OK) {
+		step_word_close(muster->word);
+		muster->word = NULL;
+	}
+	return status;
+}
+
+/* Waits for the words of the step that was said `back` + 1 words ago. */
+static int hear(struct muster *muster, uint64_t back, struct step_word_sum *sum, double timeout)
+{
+	struct err err;
+	int rank;
+	double seconds = muster_or(timeout, muster->timeout);
+	if (muster->words <= back)
+		return MUSTER_OK;
+	const uint64_t step = muster->words - 1 - back;
+	enum step_word_end end = step_word_wait(muster->word, step, deadline_in(seconds), sum, &rank);
+	if (end == STEP_WORD_HEARD)
+		return MUSTER_OK;
+	const char *node = muster_node(muster, rank);
+	if (end == STEP_WORD_LOST)
+		err_fail(&err, EXIT_LOST, "word: rank %d (on %s) has left before word %" PRIu64, rank,
+			node ? node : "?", step + 1);
+	else
+		err_fail(&err, EXIT_LOST,
+			"word: no word %" PRIu64
+			" from rank %d (on %s) within %g s: look at what it does there",
+			step + 1, rank, node ? node : "?", seconds);
+	return muster_failed(&err);
+}
+
+/* The checks of both calls; where there is room, the sum is one of no words then. */
+static int check(struct muster *muster, uint64_t *all, int *rank, double timeout, struct err *err)
+{
+	if (all)
+		*all = 0;
+	if (rank)
+		*rank = -1;
+	if (muster_check(muster, timeout, err) < 0
+		|| muster_check_given(all, "the place for the flags", err) < 0
+		|| muster_check_given(rank, "the place for the rank", err) < 0)
+		return -1;
+	return muster->word ? 0 : err_fail(err, EXIT_USAGE, "word: call muster_word_begin first");
+}
+
+int muster_word(struct muster *muster, uint64_t flags, uint64_t *all, int *rank, double timeout)
+{
+	struct step_word_sum sum = { .rank = -1 };
+	struct err err;
+	if (check(muster, all, rank, timeout, &err) < 0)
+		return muster_failed(&err);
+	step_word_say(muster->word, flags);
+	muster->words++;
+	int status = hear(muster, 1, &sum, timeout);
+	/* NOLINTBEGIN(clang-analyzer-core.NullDereference): check() refuses NULL */
+	*all = sum.flags;
+	*rank = sum.rank;
+	/* NOLINTEND(clang-analyzer-core.NullDereference) */
+	return status;
+}
+
+int muster_word_end(struct muster *muster, uint64_t *all, int *rank, double timeout)
+{
+	struct step_word_sum sum = { .rank = -1 };
+	struct err err;
+	if (check(muster, all, rank, timeout, &err) < 0)
+		return muster_failed(&err);
+	int status = hear(muster, 0, &sum, timeout);
+	/* NOLINTBEGIN(clang-analyzer-core.NullDereference): check() refuses NULL */
+	*all = sum.flags;
+	*rank = sum.rank;
+	/* NOLINTEND(clang-analyzer-core.NullDereference) */
+	step_word_close(muster->word);
+	muster->word = NULL;
+	muster->words = 0;
+	return status;
+}

@@ -1,0 +1,151 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* muster_word among several processes: a flag of any rank is known to all at the same call, the
+ * next one; and a rank that is gone or stands still is named. */
+#include "config.h"
+
+#include <setjmp.h>
+#include <signal.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <string.h>
+#include <unistd.h>
+
+#include <cmocka.h>
+
+#include "tests/unit/files.h"
+#include "tests/unit/hang.h"
+#include "tests/unit/lib/ranks_fixture.h"
+
+#define STEPS 50
+
+/* Trains until a flag is seen: 100 + the number of steps then, or a status. */
+static int train(struct muster *muster, int rank, int flagging, int after)
+{
+	uint64_t all;
+	int who, status;
+	for (int step = 1; step <= STEPS; step++) {
+		usleep((useconds_t)(rank * 300));
+		status = muster_word(muster, rank == flagging && step == after ? 4 : 0, &all, &who, 0);
+		if (status)
+			return status;
+		if (all)
+			return all == 4 && who == flagging ? 100 + step : -2;
+	}
+	return 100;
+}
+
+static int stop_together(struct muster *muster, int rank)
+{
+	uint64_t all;
+	int who, status = muster_word_begin(muster, HANG_SECONDS);
+	int steps = status ? status : train(muster, rank, 2, 7);
+	status = status ? status : muster_word_end(muster, &all, &who, 0);
+	if (status || all || who != -1)
+		return -3;
+	/* Again, with a flag in the last word. */
+	if (muster_word_begin(muster, HANG_SECONDS) || muster_word(muster, 0, &all, &who, 0)
+		|| muster_word(muster, rank == 3, &all, &who, 0) || all
+		|| muster_word_end(muster, &all, &who, 0) || all != 1 || who != 3)
+		return -4;
+	return steps;
+}
+
+static void a_flag_is_known_to_all_at_the_next_call(void **state)
+{
+	ranks_run(stop_together, false);
+	for (int rank = 0; rank < RANKS; rank++)
+		if (ranks_outcomes[rank].status != 108)
+			fail_msg("rank %d: %d: %s", rank, ranks_outcomes[rank].status,
+				ranks_outcomes[rank].text);
+}
+
+static int one_dies(struct muster *muster, int rank)
+{
+	int status = muster_word_begin(muster, HANG_SECONDS);
+	if (status == 0 && rank == 1) {
+		uint64_t all;
+		int who;
+		for (int step = 0; step < 3; step++)
+			muster_word(muster, 0, &all, &who, 0);
+		raise(SIGKILL);
+	}
+	return status ? status : train(muster, rank, -1, 0);
+}
+
+static int one_stands_still(struct muster *muster, int rank)
+{
+	uint64_t all;
+	int who, status = muster_word_begin(muster, HANG_SECONDS);
+	for (int step = 0; status == 0 && step < 5; step++) {
+		if (rank == 2 && step == 3)
+			return muster_fence(muster, HANG_SECONDS) ? MUSTER_FAULT : MUSTER_LOST;
+		status = muster_word(muster, 0, &all, &who, 4);
+	}
+	muster_fence(muster, HANG_SECONDS);
+	return status;
+}
+
+static void who_is_gone_or_stands_still_is_named(void **state)
+{
+	ranks_run(one_dies, false);
+	for (int rank = 0; rank < RANKS; rank++)
+		if (rank != 1
+			&& (ranks_outcomes[rank].status != MUSTER_LOST
+				|| !strstr(ranks_outcomes[rank].text, "word: rank 1 (on ")))
+			fail_msg("rank %d: %d: %s", rank, ranks_outcomes[rank].status,
+				ranks_outcomes[rank].text);
+	ranks_run(one_stands_still, false);
+	ranks_assert(MUSTER_LOST, "word: no word 4 from rank 2 (on ", 2);
+}
+
+#define REFUSED(call, words) \
+	do { \
+		if ((call) != MUSTER_USAGE || !strstr(muster_error(), words)) \
+			return __LINE__; \
+	} while (0)
+
+static int refuse_all(struct muster *muster, int rank)
+{
+	uint64_t all;
+	int who;
+	(void)rank;
+	REFUSED(muster_word_begin(NULL, 0), "muster_open");
+	REFUSED(muster_word_begin(muster, -1), "couldn't use a timeout of");
+	REFUSED(muster_word(muster, 0, &all, &who, 0), "call muster_word_begin first");
+	REFUSED(muster_word_end(muster, &all, &who, 0), "call muster_word_begin first");
+	if (muster_word_begin(muster, 0))
+		return __LINE__;
+	REFUSED(muster_word_begin(muster, 0), "it has begun already");
+	REFUSED(muster_word(NULL, 0, &all, &who, 0), "muster_open");
+	REFUSED(muster_word(muster, 0, NULL, &who, 0), "NULL as the place for the flags");
+	REFUSED(muster_word(muster, 0, &all, NULL, 0), "NULL as the place for the rank");
+	REFUSED(muster_word_end(muster, NULL, &who, 0), "NULL as the place for the flags");
+	/* None of these was a word. */
+	if (muster_word(muster, 0, &all, &who, 0) || muster_word_end(muster, &all, &who, 0))
+		return __LINE__;
+	return MUSTER_OK;
+}
+
+static void bad_arguments_have_a_line(void **state)
+{
+	ranks_run(refuse_all, false);
+	for (int rank = 0; rank < RANKS; rank++)
+		assert_int_equal(ranks_outcomes[rank].status, MUSTER_OK);
+}
+
+static int begin(void **state)
+{
+	return files_setup(state) < 0 ? -1 : ranks_setup(files_path("."));
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(a_flag_is_known_to_all_at_the_next_call),
+		cmocka_unit_test(who_is_gone_or_stands_still_is_named),
+		cmocka_unit_test(bad_arguments_have_a_line),
+	};
+	return cmocka_run_group_tests(tests, begin, files_teardown);
+}
