@@ -76,8 +76,7 @@ cluster_explain() {
     done
     kept=$MUSTER_BUILD/log/$(basename "$BATS_TEST_FILENAME" .bats)-$BATS_TEST_NUMBER-$(date +%H%M%S)
     mkdir -p "$kept" && cp -a "$(cluster status log)" "$kept" &&
-        (cd "$JOBS" && find . -maxdepth 2 \( -name 'slurm-*.out' -o -name '*.log' \
-        -o -name '*.jsonl' \) \
+        (cd "$JOBS" && find . -maxdepth 2 \( -name '*.out' -o -name '*.log' -o -name '*.jsonl' \) \
             -exec cp --parents -t "$kept" {} +) &&
         echo "all logs of the cluster and of its jobs are kept in $kept"
     # Or the next test would wait for their nodes.

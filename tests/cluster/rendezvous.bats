@@ -325,7 +325,9 @@ END
     local steps=()
     meet taken 20 --muster -N4 --ntasks-per-node=2 && steps+=($!)
     meet taken-plain 20 --no-muster --mpi=pmix -N4 --ntasks-per-node=2 && steps+=($!)
-    wait "${steps[@]}"
+    for step in "${steps[@]}"; do
+        wait "$step" || { cat "$JOBS"/taken{,-plain}.out && return 1; }
+    done
     touch "$JOBS/go-listen"
     wait
     for case in taken taken-plain; do
