@@ -30,7 +30,8 @@ job_begins() {
 # Everything a cluster could leave on the machine, apart from its own processes and namespaces.
 machine() {
     ip -o link | sed 's/^[0-9]*: //; s/@.*//'
-    findmnt -rno TARGET,SOURCE,FSTYPE | grep -v ' fuse' # those of other tests come and go
+    # Those of other tests come and go.
+    findmnt -rno TARGET,SOURCE,FSTYPE | grep -v -e ' fuse' -e '/muster-test\.'
     ls -d /var/tmp/muster-cluster* /run/netns/* /sys/fs/cgroup/freezer/muster-* 2>/dev/null || true
     ls -d /dev/shm/muster-[0-9]*/standing-* 2>/dev/null || true # the records of killed ranks
     sha256sum /etc/hosts /etc/resolv.conf /etc/munge/munge.key /etc/slurm/*.conf 2>/dev/null || true
