@@ -1,7 +1,9 @@
 # tests/unit/lib/: the unit tests of lib/.
 if HAVE_CMOCKA
 unit_tests += tests/unit/test_muster
-tests_unit_test_muster_SOURCES = tests/unit/lib/test_muster.c tests/unit/lib/blocked_save.h
+alone_fixture = tests/unit/lib/alone_fixture.c tests/unit/lib/alone_fixture.h
+tests_unit_test_muster_SOURCES = tests/unit/lib/test_muster.c tests/unit/lib/blocked_save.h \
+	$(alone_fixture)
 tests_unit_test_muster_LDADD = libmuster.la $(CMOCKA_LIBS)
 unit_tests += tests/unit/test_collective
 ranks_fixture = tests/unit/lib/ranks_fixture.c tests/unit/lib/ranks_fixture.h
@@ -13,7 +15,7 @@ unit_tests += tests/unit/test_word
 tests_unit_test_word_SOURCES = tests/unit/lib/test_word.c $(ranks_fixture)
 tests_unit_test_word_LDADD = libmuster.la libcommon.la $(CMOCKA_LIBS)
 unit_tests += tests/unit/test_state
-tests_unit_test_state_SOURCES = tests/unit/lib/test_state.c
+tests_unit_test_state_SOURCES = tests/unit/lib/test_state.c $(alone_fixture)
 tests_unit_test_state_LDADD = libmuster.la $(CMOCKA_LIBS)
 tests_unit_test_resume_LDADD = libmuster.la libcommon.la $(CMOCKA_LIBS)
 tests_unit_test_end_SOURCES = tests/unit/lib/test_end.c tests/unit/lib/blocked_save.h \

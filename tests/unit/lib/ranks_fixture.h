@@ -29,6 +29,13 @@ void ranks_run(ranks_body *body, bool ended);
 /* All ranks but `but` (-1: none) came to `status` with the same line, which has `words` in it. */
 void ranks_assert(int status, const char *words, int but);
 
+/* In a body: returns the number of its line unless the call is refused with these words. */
+#define RANKS_REFUSED(call, words) \
+	do { \
+		if ((call) != MUSTER_USAGE || !strstr(muster_error(), words)) \
+			return __LINE__; \
+	} while (0)
+
 /* Of a test program: a folder of its own, in which the ranks meet (tests/unit/files.h), and no
  * launcher's variables. */
 int ranks_setup(const char *folder);

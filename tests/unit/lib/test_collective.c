@@ -140,31 +140,25 @@ static void ranks_that_call_different_things_are_told_so(void **state)
 }
 
 /* A call that must be refused, with those words. */
-#define REFUSED(call, words) \
-	do { \
-		if ((call) != MUSTER_USAGE || !strstr(muster_error(), words)) \
-			return __LINE__; \
-	} while (0)
-
 static int refuse_all(struct muster *muster, int rank)
 {
 	char data[8] = "";
 	const double bad[] = { -1, NAN, INFINITY, 1e300 };
 	for (size_t i = 0; i < sizeof bad / sizeof bad[0]; i++) {
-		REFUSED(muster_agree(muster, 0, NULL, bad[i]), "couldn't use a timeout of");
-		REFUSED(muster_allgather(muster, data, data, 1, bad[i]), "couldn't use a timeout of");
-		REFUSED(muster_broadcast(muster, 0, data, 1, bad[i]), "couldn't use a timeout of");
+		RANKS_REFUSED(muster_agree(muster, 0, NULL, bad[i]), "couldn't use a timeout of");
+		RANKS_REFUSED(muster_allgather(muster, data, data, 1, bad[i]), "couldn't use a timeout of");
+		RANKS_REFUSED(muster_broadcast(muster, 0, data, 1, bad[i]), "couldn't use a timeout of");
 	}
-	REFUSED(muster_agree(NULL, 0, NULL, 0), "muster_open");
-	REFUSED(muster_allgather(NULL, data, data, 1, 0), "muster_open");
-	REFUSED(muster_broadcast(NULL, 0, data, 1, 0), "muster_open");
-	REFUSED(muster_allgather(muster, NULL, data, 1, 0), "1 bytes at NULL");
-	REFUSED(muster_allgather(muster, data, NULL, 1, 0), "1 bytes at NULL");
-	REFUSED(muster_broadcast(muster, 0, NULL, 1, 0), "1 bytes at NULL");
-	REFUSED(muster_allgather(muster, data, data, MOST + 1, 0), "at most 65000");
-	REFUSED(muster_broadcast(muster, 0, data, MOST + 1, 0), "at most 65000");
-	REFUSED(muster_broadcast(muster, RANKS, data, 1, 0), "the world has 4");
-	REFUSED(muster_broadcast(muster, -1, data, 1, 0), "the world has 4");
+	RANKS_REFUSED(muster_agree(NULL, 0, NULL, 0), "muster_open");
+	RANKS_REFUSED(muster_allgather(NULL, data, data, 1, 0), "muster_open");
+	RANKS_REFUSED(muster_broadcast(NULL, 0, data, 1, 0), "muster_open");
+	RANKS_REFUSED(muster_allgather(muster, NULL, data, 1, 0), "1 bytes at NULL");
+	RANKS_REFUSED(muster_allgather(muster, data, NULL, 1, 0), "1 bytes at NULL");
+	RANKS_REFUSED(muster_broadcast(muster, 0, NULL, 1, 0), "1 bytes at NULL");
+	RANKS_REFUSED(muster_allgather(muster, data, data, MOST + 1, 0), "at most 65000");
+	RANKS_REFUSED(muster_broadcast(muster, 0, data, MOST + 1, 0), "at most 65000");
+	RANKS_REFUSED(muster_broadcast(muster, RANKS, data, 1, 0), "the world has 4");
+	RANKS_REFUSED(muster_broadcast(muster, -1, data, 1, 0), "the world has 4");
 	return muster_agree(muster, MUSTER_OK, NULL, 0); /* nothing of it has reached the others */
 }
 

@@ -20,25 +20,10 @@
 
 #include <cmocka.h>
 
-#include "lib/muster.h"
 #include "tests/unit/files.h"
 #include "tests/unit/hang.h"
+#include "tests/unit/lib/alone_fixture.h"
 #include "tests/unit/lib/blocked_save.h"
-
-static struct muster *muster;
-
-static void assert_ok(int status)
-{
-	if (status != MUSTER_OK)
-		fail_msg("status %d: %s", status, muster_error());
-}
-
-static void assert_refused(int status, int wanted, const char *words)
-{
-	assert_int_equal(status, wanted);
-	if (!strstr(muster_error(), words))
-		fail_msg("'%s' is not in: %s", words, muster_error());
-}
 
 /* What programs have compiled in: a member that moves breaks them. */
 static void the_structs_are_those_of_the_first_release(void **state)
@@ -463,7 +448,7 @@ static void a_directory_has_one_owner(void **state)
 
 /* ---- the order of samples ---- */
 
-/* Whoever asks for which part of a step, every sample is there once an epoch. */
+/* Each epoch has every sample once, however the ranks divide a step. */
 static void every_sample_comes_once_an_epoch(void **state)
 {
 	enum { SAMPLES = 1000, BATCH = 96 };
@@ -582,17 +567,7 @@ static void a_notice_is_recorded_before_the_end(void **state)
 
 static int begin(void **state)
 {
-	char service[PATH_MAX];
-	static const char *const foreign[] = { "PMIX_RANK", "PMIX_NAMESPACE", "SLURM_JOB_ID",
-		"SLURM_STEP_ID", "SLURM_PROCID", "RANK", "WORLD_SIZE", "MUSTER_RDZV", "MUSTER_RDZV_DIR",
-		"MUSTER_CKPTD", "MUSTER_ATTEMPT" };
-	for (size_t i = 0; i < sizeof foreign / sizeof foreign[0]; i++)
-		unsetenv(foreign[i]);
-	/* Tests run in the build folder. */
-	if (!realpath("muster-ckptd", service))
-		return -1;
-	setenv("MUSTER_CKPTD_PROGRAM", service, 1);
-	return muster_open(&muster, 30) == MUSTER_OK ? files_setup(state) : -1;
+	return files_setup(state) < 0 ? -1 : alone_setup();
 }
 
 static int end(void **state)

@@ -257,32 +257,27 @@ static void a_rank_that_fails_before_or_never_comes_is_told(void **state)
 	ranks_assert(MUSTER_LOST, "couldn't meet 1 of 4 ranks within 1 s: rank 3 (on ", 3);
 }
 
-#define REFUSED(call, words) \
-	do { \
-		if ((call) != MUSTER_USAGE || !strstr(muster_error(), words)) \
-			return __LINE__; \
-	} while (0)
-
 static int refuse_all(struct muster *muster, int rank)
 {
 	int64_t step;
 	struct muster_ckpt *ckpt;
 	struct muster_saved *saved;
 	const struct muster_ckpt_plan plan = { .size = sizeof plan };
-	REFUSED(muster_ckpt_resume(NULL, &plan, 0, &ckpt, &step), "muster_open");
-	REFUSED(muster_ckpt_resume(muster, &plan, -1, &ckpt, &step), "couldn't use a timeout of");
-	REFUSED(muster_ckpt_resume(muster, &plan, 0, NULL, &step),
+	RANKS_REFUSED(muster_ckpt_resume(NULL, &plan, 0, &ckpt, &step), "muster_open");
+	RANKS_REFUSED(muster_ckpt_resume(muster, &plan, -1, &ckpt, &step), "couldn't use a timeout of");
+	RANKS_REFUSED(muster_ckpt_resume(muster, &plan, 0, NULL, &step),
 		"NULL as the place for the struct muster_ckpt");
-	REFUSED(muster_ckpt_resume(muster, &plan, 0, &ckpt, NULL), "NULL as the place for the step");
-	REFUSED(muster_ckpt_resume_state(NULL, &plan, 0, &ckpt, &saved), "muster_open");
-	REFUSED(muster_ckpt_resume_state(muster, &plan, 0, NULL, &saved),
+	RANKS_REFUSED(muster_ckpt_resume(muster, &plan, 0, &ckpt, NULL),
+		"NULL as the place for the step");
+	RANKS_REFUSED(muster_ckpt_resume_state(NULL, &plan, 0, &ckpt, &saved), "muster_open");
+	RANKS_REFUSED(muster_ckpt_resume_state(muster, &plan, 0, NULL, &saved),
 		"NULL as the place for the struct muster_ckpt");
-	REFUSED(muster_ckpt_resume_state(muster, &plan, 0, &ckpt, NULL),
+	RANKS_REFUSED(muster_ckpt_resume_state(muster, &plan, 0, &ckpt, NULL),
 		"NULL as the place for the struct muster_saved");
 	if (muster_agree(muster, MUSTER_OK, NULL, 0)) /* nothing of it has reached the others */
 		return __LINE__;
-	REFUSED(muster_ckpt_resume(muster, NULL, 0, &ckpt, &step), "NULL as the plan");
-	REFUSED(muster_ckpt_resume(muster, &plan, 0, &ckpt, &step), "it needs a directory");
+	RANKS_REFUSED(muster_ckpt_resume(muster, NULL, 0, &ckpt, &step), "NULL as the plan");
+	RANKS_REFUSED(muster_ckpt_resume(muster, &plan, 0, &ckpt, &step), "it needs a directory");
 	return MUSTER_OK;
 }
 

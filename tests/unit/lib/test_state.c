@@ -1,11 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* States that change from save to save: each comes back whole, under any of its names and in any
- * pieces; what can't be saved has its line; and a run's identity is kept. */
+ * pieces; what can't be saved has its line; a run's identity is kept; and
+ * memory is not used that is not there. */
 #include "config.h"
 
 #include <fcntl.h>
-#include <limits.h>
 #include <math.h>
+#include <sched.h>
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -13,32 +14,18 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/mount.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
 #include <cmocka.h>
 
-#include "lib/muster.h"
 #include "tests/unit/files.h"
 #include "tests/unit/hang.h"
+#include "tests/unit/lib/alone_fixture.h"
 
 #define TENSORS 6
 #define BYTES (3 << 20) /* of the largest tensor */
-
-static struct muster *muster;
-
-static void assert_ok(int status)
-{
-	if (status != MUSTER_OK)
-		fail_msg("status %d: %s", status, muster_error());
-}
-
-static void assert_refused(int status, int wanted, const char *words)
-{
-	assert_int_equal(status, wanted);
-	if (!strstr(muster_error(), words))
-		fail_msg("'%s' is not in: %s", words, muster_error());
-}
 
 /* ---- a state with many faces ---- */
 
@@ -366,19 +353,67 @@ static void reading_has_its_lines(void **state)
 	assert_int_equal(muster_saved_count(NULL, 0), 0);
 }
 
+/* ---- memory ---- */
+
+/* The memory that the system says is available. Nothing else in /proc/meminfo is looked at. */
+static void set_available(int megabytes)
+{
+	char text[80];
+	snprintf(text, sizeof text, "MemAvailable: %d kB\n", megabytes * 1000);
+	int fd = open(files_path("meminfo"), O_WRONLY | O_CREAT | O_TRUNC, 0644);
+	assert_int_equal(write(fd, text, strlen(text)), strlen(text));
+	close(fd);
+}
+
+/* How many snapshots of this process have memory. */
+static int snapshots_in_memory(void)
+{
+	char path[64], name[64];
+	struct stat st;
+	int count = 0;
+	for (int fd = 0; fd < 256; fd++) {
+		snprintf(path, sizeof path, "/proc/self/fd/%d", fd);
+		ssize_t size = readlink(path, name, sizeof name - 1);
+		name[size > 0 ? size : 0] = '\0';
+		count += strstr(name, "muster-snapshot") && fstat(fd, &st) == 0 && st.st_blocks > 0;
+	}
+	return count;
+}
+
+static void where_memory_is_short_a_save_waits_or_is_refused(void **state)
+{
+	struct muster_saved *saved;
+	set_available(5);
+	if (unshare(CLONE_NEWNS) < 0 || mount("", "/", NULL, MS_REC | MS_PRIVATE, NULL) < 0
+		|| mount(files_path("meminfo"), "/proc/meminfo", NULL, MS_BIND, NULL) < 0) {
+		print_message("only root can say how much memory there is\n");
+		skip();
+	}
+	struct muster_ckpt *ckpt = open_run("short", NULL);
+	save_steps(ckpt, 5, 5); /* 4 MB */
+	set_available(1);
+	/* No second snapshot: what was saved first is written when the next one is copied. */
+	for (int64_t step = 6; step <= 8; step++) {
+		make(5);
+		made.state.cursor = (uint64_t)step;
+		assert_ok(muster_ckpt_save_state(ckpt, step, &made.state));
+	}
+	assert_int_equal(snapshots_in_memory(), 1);
+	make(9);
+	assert_refused(muster_ckpt_save_state(ckpt, 9, &made.state), MUSTER_FAULT,
+		"couldn't save step 9: its snapshot needs 7 MB of memory, and 1 MB are left");
+	set_available(100);
+	save_steps(ckpt, 9, 9);
+	assert_ok(muster_ckpt_close(ckpt, MUSTER_OK, "finished"));
+	umount("/proc/meminfo");
+	assert_ok(muster_saved_open(files_path("short"), -1, 0, &saved));
+	assert_saved(saved, 9);
+	muster_saved_close(saved);
+}
+
 static int begin(void **state)
 {
-	char service[PATH_MAX];
-	static const char *const foreign[] = { "PMIX_RANK", "PMIX_NAMESPACE", "SLURM_JOB_ID",
-		"SLURM_STEP_ID", "SLURM_PROCID", "RANK", "WORLD_SIZE", "MUSTER_RDZV", "MUSTER_RDZV_DIR",
-		"MUSTER_CKPTD", "MUSTER_ATTEMPT" };
-	for (size_t i = 0; i < sizeof foreign / sizeof foreign[0]; i++)
-		unsetenv(foreign[i]);
-	/* Tests run in the build folder. */
-	if (!realpath("muster-ckptd", service))
-		return -1;
-	setenv("MUSTER_CKPTD_PROGRAM", service, 1);
-	return muster_open(&muster, 30) == MUSTER_OK ? files_setup(state) : -1;
+	return files_setup(state) < 0 ? -1 : alone_setup();
 }
 
 static int end(void **state)
@@ -398,6 +433,7 @@ int main(void)
 		cmocka_unit_test(what_is_no_state_is_refused),
 		cmocka_unit_test(the_two_kinds_of_plans_are_told_apart),
 		cmocka_unit_test(reading_has_its_lines),
+		cmocka_unit_test(where_memory_is_short_a_save_waits_or_is_refused),
 	};
 	return cmocka_run_group_tests(tests, begin, end);
 }

@@ -100,28 +100,22 @@ static void who_is_gone_or_stands_still_is_named(void **state)
 	ranks_assert(MUSTER_LOST, "word: no word 4 from rank 2 (on ", 2);
 }
 
-#define REFUSED(call, words) \
-	do { \
-		if ((call) != MUSTER_USAGE || !strstr(muster_error(), words)) \
-			return __LINE__; \
-	} while (0)
-
 static int refuse_all(struct muster *muster, int rank)
 {
 	uint64_t all;
 	int who;
 	(void)rank;
-	REFUSED(muster_word_begin(NULL, 0), "muster_open");
-	REFUSED(muster_word_begin(muster, -1), "couldn't use a timeout of");
-	REFUSED(muster_word(muster, 0, &all, &who, 0), "call muster_word_begin first");
-	REFUSED(muster_word_end(muster, &all, &who, 0), "call muster_word_begin first");
+	RANKS_REFUSED(muster_word_begin(NULL, 0), "muster_open");
+	RANKS_REFUSED(muster_word_begin(muster, -1), "couldn't use a timeout of");
+	RANKS_REFUSED(muster_word(muster, 0, &all, &who, 0), "call muster_word_begin first");
+	RANKS_REFUSED(muster_word_end(muster, &all, &who, 0), "call muster_word_begin first");
 	if (muster_word_begin(muster, 0))
 		return __LINE__;
-	REFUSED(muster_word_begin(muster, 0), "it has begun already");
-	REFUSED(muster_word(NULL, 0, &all, &who, 0), "muster_open");
-	REFUSED(muster_word(muster, 0, NULL, &who, 0), "NULL as the place for the flags");
-	REFUSED(muster_word(muster, 0, &all, NULL, 0), "NULL as the place for the rank");
-	REFUSED(muster_word_end(muster, NULL, &who, 0), "NULL as the place for the flags");
+	RANKS_REFUSED(muster_word_begin(muster, 0), "it has begun already");
+	RANKS_REFUSED(muster_word(NULL, 0, &all, &who, 0), "muster_open");
+	RANKS_REFUSED(muster_word(muster, 0, NULL, &who, 0), "NULL as the place for the flags");
+	RANKS_REFUSED(muster_word(muster, 0, &all, NULL, 0), "NULL as the place for the rank");
+	RANKS_REFUSED(muster_word_end(muster, NULL, &who, 0), "NULL as the place for the flags");
 	/* None of these was a word. */
 	if (muster_word(muster, 0, &all, &who, 0) || muster_word_end(muster, &all, &who, 0))
 		return __LINE__;
