@@ -19,8 +19,10 @@ setup_file() {
     training_begin 2>/dev/null
     cat >"$JOBS/held" <<'END'
 #!/bin/bash
-# A rank begins when the services of its job are held: it might have saved before.
-until [ -e "held-$SLURM_JOB_ID" ]; do sleep 0.1; done
+# A rank of the first attempt begins when the services of its job are held: it might have saved
+# before.
+gate=held-$SLURM_JOB_ID-$SLURM_PROCID
+[ "${SLURM_RESTART_COUNT:-0}" != 0 ] || { mkfifo "$gate" && read -r _ <"$gate"; }
 exec "$@"
 END
     chmod a+rx "$JOBS/held"
@@ -215,7 +217,7 @@ train() {
     local wrap='' held=''
     [ "$1" != --held ] || { held=yes wrap=./held && shift; }
     [ "$1" != --pausing ] || { wrap+=" ./pausing" && shift; }
-    local nodes=${2//,/ } node job
+    local nodes=${2//,/ } node job rank
     # shellcheck disable=SC2086
     job=$(train_submit "$1" --wrap-with "$wrap" "-N$(wc -w <<<"$nodes")" -w "$2" \
         "--ntasks-per-node=$3" --gpus-per-task=0 --exclusive -- \
@@ -224,7 +226,9 @@ train() {
     if [ -n "$held" ]; then
         # shellcheck disable=SC2086
         hold "$job" $nodes >&2
-        touch "$JOBS/held-$job"
+        for ((rank = 0; rank < $3 * $(wc -w <<<"$nodes"); rank++)); do
+            let_go "held-$job-$rank" >&2
+        done
     fi
     echo "$job"
 }
