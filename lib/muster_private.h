@@ -11,6 +11,8 @@
 #include "launch/step_word.h"
 #include "lib/muster.h"
 
+#define MUSTER_SECONDS 60.0 /* of a call, where the program says 0 */
+
 struct muster {
 	struct ident ident;
 	struct rdzv *rdzv;

@@ -10,8 +10,6 @@
 #include "common/auto.h"
 #include "lib/muster_private.h"
 
-#define DEFAULT_SECONDS 60.0
-
 static int check_given(const struct muster_ckpt_plan *given, struct muster_ckpt_plan *whole,
 	struct err *err)
 {
@@ -51,7 +49,7 @@ int plan_open(struct plan *plan, const struct muster_ckpt_plan *given, struct er
 	if (check_given(given, &whole, err) < 0
 		|| arrays_open(&plan->arrays, whole.tensors, whole.tensor_count, NULL, 0, err) < 0)
 		return -1;
-	plan->timeout = muster_or(whole.timeout, DEFAULT_SECONDS);
+	plan->timeout = muster_or(whole.timeout, MUSTER_SECONDS);
 	plan->retention = (struct retention) { .keep_last = whole.keep_last,
 		.keep_every = whole.keep_every,
 		.keep_best = whole.keep_best };

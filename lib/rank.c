@@ -9,7 +9,6 @@
 #include "common/log.h"
 #include "lib/muster_private.h"
 
-#define DEFAULT_SECONDS 60.0
 #define NODE_KEY "muster-node"
 #define USER_KEY "u.%s" /* a prefix, so that the program's keys never clash with ours */
 #define KEY_MAX 60
@@ -46,7 +45,7 @@ int muster_open(struct muster **out, double timeout)
 		err_set(&err, "rendezvous: no memory");
 		return muster_failed(&err);
 	}
-	muster->timeout = muster_or(timeout, DEFAULT_SECONDS);
+	muster->timeout = muster_or(timeout, MUSTER_SECONDS);
 	if (meet(muster, &err) < 0) {
 		muster_close(muster, err.status != EXIT_LOST);
 		return muster_failed(&err);

@@ -12,8 +12,6 @@
 #include "common/log.h"
 #include "lib/muster_private.h"
 
-#define DEFAULT_SECONDS 60.0
-
 struct muster_saved {
 	struct ckpt *ckpt;
 	char *manifest, *values; /* texts; values is NULL before it was asked for */
@@ -77,7 +75,7 @@ int muster_saved_open(const char *path, int64_t step, double timeout, struct mus
 	if (muster_check_given(path, "the directory", &err) < 0
 		|| muster_check_timeout(timeout, &err) < 0 || ckpt_dir_open_existing(&dir, path, &err) < 0)
 		return muster_failed(&err);
-	timeout = muster_or(timeout, DEFAULT_SECONDS);
+	timeout = muster_or(timeout, MUSTER_SECONDS);
 	int rc = step < 0 ? open_newest(&dir, timeout, &ckpt, &err)
 					  : open_step(&dir, step, timeout, &ckpt, &err);
 	ckpt_dir_close(&dir);

@@ -69,16 +69,22 @@ int muster_word_begin(struct muster *muster, double timeout)
 	return status;
 }
 
-/* Waits for the words of the step that was said `back` + 1 words ago. */
-static int hear(struct muster *muster, uint64_t back, struct step_word_sum *sum, double timeout)
+/* Waits for the words of the step that was said `back` + 1 words ago, and tells what they come to.
+ * Tells nothing where there was no such step. */
+static int hear(struct muster *muster, uint64_t back, uint64_t *all, int *who, double timeout)
 {
+	struct step_word_sum sum = { .rank = -1 };
 	struct err err;
 	int rank;
 	double seconds = muster_or(timeout, muster->timeout);
 	if (muster->words <= back)
 		return MUSTER_OK;
 	const uint64_t step = muster->words - 1 - back;
-	enum step_word_end end = step_word_wait(muster->word, step, deadline_in(seconds), sum, &rank);
+	enum step_word_end end = step_word_wait(muster->word, step, deadline_in(seconds), &sum, &rank);
+	/* NOLINTBEGIN(clang-analyzer-core.NullDereference): check() refuses NULL */
+	*all = sum.flags;
+	*who = sum.rank;
+	/* NOLINTEND(clang-analyzer-core.NullDereference) */
 	if (end == STEP_WORD_HEARD)
 		return MUSTER_OK;
 	const char *node = muster_node(muster, rank);
@@ -93,7 +99,7 @@ static int hear(struct muster *muster, uint64_t back, struct step_word_sum *sum,
 	return muster_failed(&err);
 }
 
-/* The checks of both calls; where there is room, the sum is one of no words then. */
+/* The checks of both calls; sets *all and *rank to what no words come to. */
 static int check(struct muster *muster, uint64_t *all, int *rank, double timeout, struct err *err)
 {
 	if (all)
@@ -109,31 +115,20 @@ static int check(struct muster *muster, uint64_t *all, int *rank, double timeout
 
 int muster_word(struct muster *muster, uint64_t flags, uint64_t *all, int *rank, double timeout)
 {
-	struct step_word_sum sum = { .rank = -1 };
 	struct err err;
 	if (check(muster, all, rank, timeout, &err) < 0)
 		return muster_failed(&err);
 	step_word_say(muster->word, flags);
 	muster->words++;
-	int status = hear(muster, 1, &sum, timeout);
-	/* NOLINTBEGIN(clang-analyzer-core.NullDereference): check() refuses NULL */
-	*all = sum.flags;
-	*rank = sum.rank;
-	/* NOLINTEND(clang-analyzer-core.NullDereference) */
-	return status;
+	return hear(muster, 1, all, rank, timeout);
 }
 
 int muster_word_end(struct muster *muster, uint64_t *all, int *rank, double timeout)
 {
-	struct step_word_sum sum = { .rank = -1 };
 	struct err err;
 	if (check(muster, all, rank, timeout, &err) < 0)
 		return muster_failed(&err);
-	int status = hear(muster, 0, &sum, timeout);
-	/* NOLINTBEGIN(clang-analyzer-core.NullDereference): check() refuses NULL */
-	*all = sum.flags;
-	*rank = sum.rank;
-	/* NOLINTEND(clang-analyzer-core.NullDereference) */
+	int status = hear(muster, 0, all, rank, timeout);
 	step_word_close(muster->word);
 	muster->word = NULL;
 	muster->words = 0;
