@@ -21,8 +21,8 @@
 #include "common/bytes.h"
 #include "common/hash.h"
 #include "common/siphash.h"
-#include "launch/run_key.h"
 #include "launch/rank_address.h"
+#include "launch/run_key.h"
 
 #define MAGIC "MCL1"
 #define FROM_AT 4

@@ -351,9 +351,10 @@ MUSTER_API int muster_ckpt_close(struct muster_ckpt *ckpt, int status, const cha
 /* A checkpoint that is open. No process removes it until muster_saved_close. */
 struct muster_saved;
 
-/* Opens and verifies the checkpoint of `step` in a directory, whoever owns that; -1: the newest
- * that is intact. Changes nothing. `timeout`: of retries after an I/O error; 0: 60 s. MUSTER_DATA:
- * it is damaged, or there is none. muster_saved_close frees *saved. */
+/* Opens the checkpoint of `step` and verifies all of it. `step` -1: the newest one that is intact.
+ * The directory may belong to another job, and nothing in it is changed. `timeout`: of retries
+ * after an I/O error; 0: 60 s. MUSTER_DATA: the checkpoint is damaged, or there is none.
+ * muster_saved_close frees *saved. */
 MUSTER_API int muster_saved_open(const char *dir, int64_t step, double timeout,
 	struct muster_saved **saved);
 

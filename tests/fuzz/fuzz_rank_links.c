@@ -14,8 +14,8 @@
 
 #include "common/bytes.h"
 #include "common/siphash.h"
-#include "launch/run_key.h"
 #include "launch/rank_links.h"
+#include "launch/run_key.h"
 
 #define HELLO RANK_LINKS_HELLO
 #define TAG_AT 12

@@ -10,9 +10,9 @@
 
 #include "common/err.h"
 #include "common/ident.h"
+#include "launch/rank_links.h"
 #include "launch/rdzv.h"
 #include "trainer/comm/comm_conn.h"
-#include "launch/rank_links.h"
 #include "trainer/comm/comm_provider.h"
 #include "trainer/telemetry/flight.h"
 

@@ -18,8 +18,8 @@
 
 #include "common/clock.h"
 #include "common/thread.h"
-#include "launch/rank_status.h"
 #include "launch/rank_address.h"
+#include "launch/rank_status.h"
 
 #define FAILED_LINGER 3.0
 #define ORDERLY_LINGER 5.0

@@ -10,8 +10,8 @@
 #include "common/auto.h"
 #include "common/log.h"
 #include "common/opt.h"
-#include "trainer/comm/status_exchange.h"
 #include "launch/rank_address.h"
+#include "trainer/comm/status_exchange.h"
 
 #define START_SECONDS 30.0   /* to find or start the checkpoint service */
 #define TEXT_MAX (64u << 20) /* bytes of what rank 0 broadcasts */

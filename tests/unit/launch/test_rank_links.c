@@ -23,10 +23,10 @@
 #include "common/bytes.h"
 #include "common/clock.h"
 #include "common/siphash.h"
+#include "launch/rank_links.h"
 #include "launch/run_key.h"
 #include "tests/tools/partial_io.h"
 #include "tests/unit/hang.h"
-#include "launch/rank_links.h"
 
 #define WORLD_MAX 17
 #define HELLO RANK_LINKS_HELLO

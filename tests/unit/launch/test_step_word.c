@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Words of ranks: all hear the same of each step, in worlds of any size and whoever is slow; nobody
- * is more than a step ahead; one that leaves or does not come is named; strangers change
- * nothing. */
+/* Words of ranks: in a world of any size all ranks hear the same of each step, also when one of
+ * them is slow, and no rank is more than a step ahead. A rank that leaves or does not come is
+ * named. Strangers change nothing. */
 #include "config.h"
 
 #include <arpa/inet.h>
