@@ -341,7 +341,7 @@ written() {
         /^renameat\(.*\.saving-.*"step-/ { committed = 1; dir = fd_of($0) }
         END {
             for (fd in state) if (state[fd] != "synced") bad = fd
-            exit !(committed && files == 5 && state[folder] == "synced" && !bad &&
+            exit !(committed && files == 7 && state[folder] == "synced" && !bad &&
                 after ~ "^fsync[(]" dir "[)]")
         }' trace || {
         sed -n '/close(1000000/,/close(1000001/p' trace

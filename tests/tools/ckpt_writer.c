@@ -1,13 +1,19 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Saves and checks sample checkpoints, for tests that kill it, make its system calls fail or cut
- * the power. ckpt_writer save DIR FIRST LAST   claims DIR and saves the steps FIRST to LAST; status
- * 0 only if all were saved. Prints "attempt" and "step K" as soon as the record of the attempt and
- * each step are durable ckpt_writer save DIR FIRST LAST PARTS THREADS WAY the same with a tensor of
- * 400 kB, in PARTS parts, each by a process and THREADS threads of its own, through the page cache
- * where WAY is "buffered" ckpt_writer newest DIR            claims DIR, finishes what is complete,
- * prints the newest step that verifies and holds its state, or "none" ckpt_writer resume DIR the
- * same, then prints the number of attempts on record, and saves the next step ckpt_writer race DIR
- * claims DIR, prints "won" or the refusal, and stays its owner until its input ends */
+ * the power:
+ *
+ *     ckpt_writer save DIR FIRST LAST [PARTS THREADS WAY]
+ *         claims DIR and saves the steps FIRST to LAST; status 0 only if all were saved. Prints
+ *         "attempt" and "step K" as soon as the record of the attempt and each step are durable.
+ *         With PARTS each step has a tensor of 400 kB more and is saved in PARTS parts, each by a
+ *         process of its own with THREADS threads, through the page cache where WAY is "buffered"
+ *     ckpt_writer newest DIR
+ *         claims DIR, finishes what is complete, prints the newest step that verifies and holds its
+ *         state, or "none"
+ *     ckpt_writer resume DIR
+ *         the same, then prints the number of attempts on record, and saves the next step
+ *     ckpt_writer race DIR
+ *         claims DIR, prints "won" or the refusal, and stays its owner until its input ends */
 #include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -79,11 +85,12 @@ static uint32_t big_value(int64_t step, size_t element)
 	return (uint32_t)(element + 1) * 2654435761u ^ (uint32_t)step;
 }
 
-/* Even steps have what version 2 of the format adds. */
+/* Odd steps have what version 2 of the format adds: tests interrupt the save of step 3, with one of
+ * version 1 before and after it. */
 static void fill(struct ckpt_sample *sample, int64_t step)
 {
 	ckpt_sample_fill(sample, step);
-	if (step % 2 == 0)
+	if (step % 2)
 		ckpt_sample_add_state(sample);
 }
 
