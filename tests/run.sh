@@ -258,9 +258,9 @@ list_tests() {
     done
 }
 
-# Seconds of waiting are for hangs only. How many times longer this machine may take than two quiet
-# cores, measured once: by as many processes as it has CPUs, but at least two, since the lanes that
-# share one CPU are as many as those that share two.
+# Seconds of waiting are for hangs only. How much longer this machine may take than two quiet cores,
+# in thirds of their time, measured once: by as many processes as it has CPUs, but at least two,
+# since the lanes that share one CPU are as many as those that share two.
 measure_patience() {
     [ -z "${MUSTER_PATIENCE-}" ] || return 0 # by the run that this one is a test of
     local began=${EPOCHREALTIME/./} cpu milliseconds pids=
@@ -270,7 +270,8 @@ measure_patience() {
     # shellcheck disable=SC2086
     wait $pids
     milliseconds=$(((${EPOCHREALTIME/./} - began) / 1000))
-    export MUSTER_PATIENCE=$((3 * (1 + milliseconds / 400) * (${under_load:+2} + 1)))
+    export MUSTER_PATIENCE=$((milliseconds < 400 ? 3 : 1 + milliseconds * 3 / 400))
+    ((MUSTER_PATIENCE *= ${under_load:+2} + 1))
 }
 
 load_all_cpus() {
@@ -493,7 +494,7 @@ echo "built after $SECONDS s"
 [ -z "$under_load" ] || load_all_cpus
 measure_patience
 export BATS_TEST_TIMEOUT=$((330 * MUSTER_PATIENCE))
-echo "limits are $((MUSTER_PATIENCE / 3)) times those of a quiet machine"
+echo "limits are $((MUSTER_PATIENCE * 100 / 3)) % of those of a quiet machine"
 run_lanes
 cat "$GREEN"
 echo "all took $SECONDS s; each file's output is in $LOG"

@@ -76,14 +76,14 @@ config_cgroup() {
 # the controller of its end tries again after 60 s, by which time Slurm would take it for unkillable
 # and drain the node.
 config_slurm() {
-    local name cpus=${MUSTER_CLUSTER_NODES_CPUS:-4} slow=$(((${MUSTER_PATIENCE:-3} + 2) / 3))
-    [ -z "${network_latency-}" ] || slow=$((slow + 1))
+    local name cpus=${MUSTER_CLUSTER_NODES_CPUS:-4} slow=${MUSTER_PATIENCE:-3}
+    [ -z "${network_latency-}" ] || slow=$((slow + 3))
     cat <<END
 ClusterName=muster-$ID
 SlurmctldHost=ctl($CONTROLLER_ADDRESS)
 SlurmUser=root
 AuthType=auth/munge
-AuthInfo=socket=$STATE/own/munge.socket,cred_expire=${MUSTER_CLUSTER_CRED_EXPIRE:-$((5 * slow))}
+AuthInfo=socket=$STATE/own/munge.socket,cred_expire=${MUSTER_CLUSTER_CRED_EXPIRE:-$((5 * slow / 3))}
 StateSaveLocation=$STATE/controller
 SlurmdSpoolDir=$STATE/spool/%n
 SlurmctldPidFile=$STATE/pid/slurmctld
@@ -100,11 +100,11 @@ ProctrackType=proctrack/$(proctrack)
 TaskPlugin=task/none
 SlurmdParameters=config_overrides
 ReturnToService=2
-SlurmdTimeout=$((${MUSTER_CLUSTER_DOWN_AFTER:-6} * slow))
-MessageTimeout=$((5 * slow))
-BatchStartTimeout=$((10 * slow))
+SlurmdTimeout=$((${MUSTER_CLUSTER_DOWN_AFTER:-6} * slow / 3))
+MessageTimeout=$((5 * slow / 3))
+BatchStartTimeout=$((10 * slow / 3))
 KillWait=${MUSTER_CLUSTER_KILLWAIT:-5}
-UnkillableStepTimeout=$((180 * slow))
+UnkillableStepTimeout=$((60 * slow))
 JobRequeue=1
 SchedulerType=sched/backfill
 SchedulerParameters=bf_interval=1,sched_interval=2,batch_sched_delay=0,requeue_delay=2
