@@ -24,7 +24,7 @@ fresh() { rm -rf run && cp -a before run; }
 
 # points TRACE SET…: the calls between the marks of ckpt_writer, as "NAME OCCURRENCE" with the
 # occurrence counted from the start of the process, as strace counts; only those of SET if it is
-# given.
+# given. How often the heap grows (brk) differs from run to run.
 points() {
     awk -v set=" ${*:2} " '
         /^close\(1000000\)/ { inside = 1; seen["close"]++; next }
@@ -32,7 +32,7 @@ points() {
         match($0, /^[a-z0-9_]+\(/) {
             name = substr($0, 1, RLENGTH - 1)
             seen[name]++
-            if (inside && (set == "  " || index(set, " " name " ")))
+            if (inside && name != "brk" && (set == "  " || index(set, " " name " ")))
                 print name, seen[name]
         }' "$1"
 }
