@@ -8,6 +8,7 @@
 #include <sys/socket.h>
 
 #include "common/clock.h"
+#include "common/descriptors.h"
 
 #define REST_SECONDS 0.1
 
@@ -21,7 +22,7 @@ int acceptor_take(struct acceptor *acceptor, acceptor_make_room *make_room, void
 	if (acceptor->fd < 0 || clock_now() < acceptor->rests_until)
 		return -1;
 	for (;;) {
-		int fd = accept4(acceptor->fd, NULL, NULL, SOCK_CLOEXEC | SOCK_NONBLOCK);
+		int fd = descriptors_own(accept4(acceptor->fd, NULL, NULL, SOCK_CLOEXEC | SOCK_NONBLOCK));
 		if (fd >= 0 || !is_lack(errno))
 			return fd;
 		if (!make_room || !make_room(arg))

@@ -10,6 +10,7 @@
 #include <unistd.h>
 
 #include "common/auto.h"
+#include "common/descriptors.h"
 
 static int bind_any(int fd, bool six, int port)
 {
@@ -41,6 +42,7 @@ int socket_any(int type, int port, int *got)
 	/* NOLINTNEXTLINE(clang-analyzer-core.CallAndMessage): getsockname fills the address */
 	*got = ntohs(six ? ((struct sockaddr_in6 *)&address)->sin6_port
 					 : ((struct sockaddr_in *)&address)->sin_port);
+	descriptors_own(fd);
 	return AUTO_TAKE_FD(fd);
 }
 

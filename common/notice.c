@@ -2,11 +2,14 @@
 /* Takes the signals of Slurm's grace time (SIGTERM), of sbatch --signal (SIGUSR1 or SIGUSR2) and of
  * a terminal (SIGINT).
  *
- * They are blocked in every thread and taken by a dedicated one, never by a handler: oneDNN's
+ * They are blocked in every thread and taken by a dedicated one, not by a handler: oneDNN's
  * generated matrix products (seen with 2.6.3) run with the stack pointer in a heap buffer, and the
- * frame that the kernel would push there for a handler overwrites the memory below it. */
+ * frame that the kernel would push there for a handler overwrites the memory below it. In a program
+ * of other people's some thread may have unblocked a signal, or may be older than the mask. So a
+ * handler stands behind the mask, where the default action would end the process. */
 #include "common/notice.h"
 
+#include <errno.h>
 #include <pthread.h>
 #include <signal.h>
 #include <stdatomic.h>
@@ -21,13 +24,12 @@ static const struct {
 	int number;
 	const char *name;
 } notices[] = {
-	{ SIGTERM, "SIGTERM" },
-	{ SIGUSR1, "SIGUSR1" },
-	{ SIGUSR2, "SIGUSR2" },
-	{ SIGINT, "SIGINT" },
+	{ SIGTERM, "SIGTERM" }, { SIGUSR1, "SIGUSR1" }, { SIGUSR2, "SIGUSR2" },
+	{ SIGINT, "SIGINT" }, /* the last, since some programs keep it */
 };
 #define NOTICES (sizeof notices / sizeof notices[0])
 
+static size_t taken; /* how many of them, once they are taken */
 static atomic_int noticed;
 static atomic_int readable = -1;
 
@@ -35,31 +37,47 @@ static sigset_t notice_signals(void)
 {
 	sigset_t set;
 	sigemptyset(&set);
-	for (size_t i = 0; i < NOTICES; i++)
+	for (size_t i = 0; i < taken; i++)
 		sigaddset(&set, notices[i].number);
 	return set;
+}
+
+void notice_record(int signal)
+{
+	int none = 0, fd = atomic_load(&readable);
+	if (atomic_compare_exchange_strong(&noticed, &none, signal) && fd >= 0)
+		eventfd_write(fd, 1);
+}
+
+static void handle(int signal)
+{
+	int error = errno;
+	notice_record(signal);
+	errno = error;
 }
 
 static void *take_signals(void *arg)
 {
 	sigset_t set = notice_signals();
 	for (;;) {
-		int signal, none = 0;
-		if (sigwait(&set, &signal) == 0 && atomic_compare_exchange_strong(&noticed, &none, signal))
-			eventfd_write(atomic_load(&readable), 1);
+		int signal;
+		if (sigwait(&set, &signal) == 0)
+			notice_record(signal);
 	}
 	return NULL;
 }
 
 static int start(struct err *err)
 {
-	sigset_t set = notice_signals();
+	const sigset_t set = notice_signals();
+	struct sigaction action = { .sa_handler = handle, .sa_flags = SA_ONSTACK | SA_RESTART };
 	int fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
 	if (fd < 0)
 		return err_set(err, "signals: couldn't make an eventfd: %m");
-	/* A signal that our parent ignored would be discarded before sigwait() sees it. */
-	for (size_t i = 0; i < NOTICES; i++)
-		signal(notices[i].number, SIG_DFL);
+	/* Also where our parent ignored a signal, which would be discarded before sigwait() sees it. */
+	sigfillset(&action.sa_mask);
+	for (size_t i = 0; i < taken; i++)
+		sigaction(notices[i].number, &action, NULL);
 	atomic_store(&readable, fd);
 	int error = pthread_sigmask(SIG_BLOCK, &set, NULL);
 	if (error == 0)
@@ -71,11 +89,22 @@ static int start(struct err *err)
 	return err_set(err, "signals: couldn't start the thread that takes them: %s", strerror(error));
 }
 
-int notice_take(struct err *err)
+static int take(bool interrupt, struct err *err)
+{
+	if (notice_fd() < 0) {
+		taken = interrupt ? NOTICES : NOTICES - 1;
+		return start(err);
+	}
+	const sigset_t set = notice_signals();
+	int error = pthread_sigmask(SIG_BLOCK, &set, NULL);
+	return error ? err_set(err, "signals: couldn't block them: %s", strerror(error)) : 0;
+}
+
+int notice_take(bool interrupt, struct err *err)
 {
 	static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 	pthread_mutex_lock(&lock);
-	int rc = notice_fd() >= 0 ? 0 : start(err);
+	int rc = take(interrupt, err);
 	pthread_mutex_unlock(&lock);
 	return rc;
 }

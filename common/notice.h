@@ -3,12 +3,17 @@
 #ifndef MUSTER_NOTICE_H
 #define MUSTER_NOTICE_H
 
+#include <stdbool.h>
+
 #include "common/err.h"
 
-/* From now on SIGTERM, SIGUSR1, SIGUSR2 and SIGINT set the flag. They stay blocked in the calling
- * thread and in all threads that it starts, so call this before any other thread exists. Further
- * calls have no effect. */
-int notice_take(struct err *err);
+/* From now on SIGTERM, SIGUSR1, SIGUSR2 and, with `interrupt`, SIGINT set the flag. They stay
+ * blocked in the calling thread and in all threads that it starts, so call this before any other
+ * thread exists. Further calls block them in the calling thread, and do nothing else. */
+int notice_take(bool interrupt, struct err *err);
+
+/* Sets the flag as one of these signals does. May be called by a signal handler. */
+void notice_record(int signal);
 
 /* The first signal that came; 0: none. */
 int notice_signal(void);

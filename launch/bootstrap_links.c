@@ -15,6 +15,7 @@
 #include <unistd.h>
 
 #include "common/clock.h"
+#include "common/descriptors.h"
 #include "common/node_address.h"
 #include "launch/bootstrap_private.h"
 
@@ -275,7 +276,8 @@ static bool pause_for(struct bootstrap *bootstrap, int fd, double seconds)
 
 static int connect_to(struct bootstrap *bootstrap, const struct addrinfo *at)
 {
-	int error = 0, fd = socket(at->ai_family, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
+	int error = 0,
+		fd = descriptors_own(socket(at->ai_family, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0));
 	socklen_t length = sizeof error;
 	if (fd < 0)
 		return -1;

@@ -19,6 +19,7 @@
 
 #include "common/acceptor.h"
 #include "common/bytes.h"
+#include "common/descriptors.h"
 #include "common/hash.h"
 #include "common/siphash.h"
 #include "launch/rank_address.h"
@@ -95,7 +96,7 @@ static int begin_listening(struct rank_links *links, const char *address, struct
 		return err_set(err, "it is no address");
 	socklen_t size = address_size(&at);
 	int fd = links->acceptor.fd =
-		socket(at.any.sa_family, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
+		descriptors_own(socket(at.any.sa_family, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0));
 	links->epoll = epoll_create1(EPOLL_CLOEXEC);
 	if (fd < 0 || links->epoll < 0 || bind(fd, &at.any, size) < 0 || listen(fd, SOMAXCONN) < 0
 		|| getsockname(fd, &at.any, &size) < 0
@@ -181,7 +182,8 @@ int rank_links_connect(const struct rank_links *links, int peer,
 	unsigned char hello[RANK_LINKS_HELLO])
 {
 	const union address *at = &links->places[peer].at;
-	int fd = socket(at->any.sa_family, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
+	int fd =
+		descriptors_own(socket(at->any.sa_family, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0));
 	if (fd < 0)
 		return -1;
 	set_no_delay(fd);

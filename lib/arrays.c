@@ -6,11 +6,17 @@
 
 #include <inttypes.h>
 #include <jansson.h>
+#include <pthread.h>
 #include <stdbool.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
+
+#include "common/thread.h"
 
 #define ALIGN 64 /* of each array in a snapshot, bytes */
+#define COPY_THREADS 4
+#define COPY_LEAST ((size_t)16 << 20) /* bytes that are worth a thread */
 
 /* An array of the program: where it is, and where its copy goes in a snapshot. */
 struct place {
@@ -133,12 +139,52 @@ void arrays_set_base(struct arrays *arrays, const void *base)
 		arrays->tensors[i].data = (const char *)base + arrays->places[i].offset;
 }
 
+/* What one thread copies: bytes [first, end) of the snapshot. */
+struct share {
+	const struct arrays *arrays;
+	char *snapshot;
+	size_t first, end;
+	pthread_t thread;
+	bool started;
+};
+
+static void *copy_share(void *arg)
+{
+	const struct share *share = arg;
+	for (size_t i = 0; i < share->arrays->count; i++) {
+		const struct place *place = &share->arrays->places[i];
+		size_t from = place->offset > share->first ? place->offset : share->first;
+		size_t to = place->offset + place->bytes;
+		if (to > share->end)
+			to = share->end;
+		if (from < to)
+			memcpy(share->snapshot + from, (const char *)place->data + (from - place->offset),
+				to - from);
+	}
+	return NULL;
+}
+
+static size_t copy_threads(size_t bytes)
+{
+	long cpus = sysconf(_SC_NPROCESSORS_ONLN);
+	size_t most = cpus > 0 && cpus < COPY_THREADS ? (size_t)cpus : COPY_THREADS;
+	size_t useful = bytes / COPY_LEAST + 1;
+	return useful < most ? useful : most;
+}
+
 void arrays_copy(const struct arrays *arrays, void *snapshot)
 {
-	for (size_t i = 0; i < arrays->count; i++)
-		if (arrays->places[i].bytes > 0)
-			memcpy((char *)snapshot + arrays->places[i].offset, arrays->places[i].data,
-				arrays->places[i].bytes);
+	struct share shares[COPY_THREADS];
+	const size_t count = copy_threads(arrays->bytes), each = arrays->bytes / count + 1;
+	for (size_t i = 0; i < count; i++) {
+		shares[i] = (struct share) { arrays, snapshot, i * each, (i + 1) * each, 0, false };
+		shares[i].started = i > 0 && thread_start(&shares[i].thread, copy_share, &shares[i]) == 0;
+	}
+	for (size_t i = 0; i < count; i++)
+		if (shares[i].started)
+			pthread_join(shares[i].thread, NULL);
+		else
+			copy_share(&shares[i]);
 }
 
 /* Checks that the checkpoint has exactly these tensors. */

@@ -11,6 +11,7 @@
 #include <stdbool.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/mman.h>
 #include <unistd.h>
 
 #include "checkpoint/attempt/folder.h"
@@ -85,6 +86,9 @@ static int make_memory(struct muster_ckpt *ckpt, struct err *err)
 	const size_t bytes = buffer_bytes(ckpt, &is_short);
 	if (snapshot_memory_create(&ckpt->memory, is_short ? 1 : SLOTS, bytes, err) < 0)
 		return -1;
+	/* A process that the program forks would keep the memory if it outlived this one. */
+	for (int i = 0; i < ckpt->memory.buffers; i++)
+		madvise(ckpt->memory.base[i], ckpt->memory.bytes, MADV_DONTFORK);
 	arrays_set_base(&ckpt->plan.arrays, ckpt->memory.base[0]);
 	return 0;
 }
@@ -432,6 +436,11 @@ int muster_ckpt_wait(struct muster_ckpt *ckpt, int64_t step, double timeout)
 				== 0))
 		return MUSTER_OK;
 	return muster_failed(&err);
+}
+
+int muster_ckpt_attempt(const struct muster_ckpt *ckpt)
+{
+	return ckpt ? folder_attempt(ckpt->folder) : -1;
 }
 
 static bool has_other_owner(const struct muster_ckpt *ckpt)

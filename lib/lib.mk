@@ -19,11 +19,12 @@ libmuster_la_SOURCES = lib/muster.h lib/muster_private.h \
 	lib/rank.c \
 	lib/resume.c \
 	lib/saved.c lib/saved.h \
-	lib/word.c
+	lib/word.c \
+	lib/worker.c
 libmuster_la_CFLAGS = $(MUSTER_CFLAGS)
 # libckptd holds libcheckpoint and libcommon.
 libmuster_la_LIBADD = librun.la liblaunch.la liborder.la libckptd.la
-libmuster_la_LDFLAGS = $(AM_LDFLAGS) $(NCCL_RPATH) -version-info 3:0:3 -no-undefined \
+libmuster_la_LDFLAGS = $(AM_LDFLAGS) $(NCCL_RPATH) -version-info 4:0:4 -no-undefined \
 	-Wl,--version-script=$(srcdir)/lib/libmuster.lds
 libmuster_la_DEPENDENCIES = $(libmuster_la_LIBADD) lib/libmuster.lds
 if HAVE_NCCL

@@ -196,8 +196,23 @@ MUSTER_API int muster_nccl_end(struct muster *muster, struct ncclComm *comm, int
 
 /* From now on SIGTERM (preemption), SIGUSR1, SIGUSR2 (sbatch --signal) and SIGINT only set a flag.
  * They are blocked in the calling thread and the threads that it starts, and a thread of the
- * library takes them: call this first in main. Further calls have no effect. */
+ * library takes them: call this first in main. A thread that has not blocked them runs a handler
+ * that sets the flag. Further calls block them in the calling thread, and do nothing else. */
 MUSTER_API int muster_notice_begin(void);
+
+/* The same without SIGINT, for a program in a language whose runtime handles signals. A handler
+ * that the runtime installs afterwards may call muster_notice_record. Since 0.5, as the next two.
+ */
+MUSTER_API int muster_notice_begin_beside(void);
+
+/* Gives notice as if this signal had come. */
+MUSTER_API void muster_notice_record(int signal);
+
+/* For a process that works for a rank, such as one that loads its data: Slurm sends the signals to
+ * all processes of the step, and the rank needs its workers until it has stopped. SIGTERM from the
+ * process `trainer` ends this one with status 0; from others it is ignored, as are SIGUSR1 and
+ * SIGUSR2. */
+MUSTER_API int muster_worker_begin(int64_t trainer);
 
 /* The number of the first signal that came; 0: none. */
 MUSTER_API int muster_notice(void);
@@ -366,6 +381,10 @@ MUSTER_API int muster_ckpt_load_state(struct muster_ckpt *ckpt, struct muster_sa
  * then. *saved is NULL if there is none. */
 MUSTER_API int muster_ckpt_resume_state(struct muster *muster, const struct muster_ckpt_plan *plan,
 	double timeout, struct muster_ckpt **ckpt, struct muster_saved **saved);
+
+/* The number of this attempt among all attempts in the directory, from 0, as in the names of
+ * metrics files; -1 if `ckpt` is NULL. Since 0.5. */
+MUSTER_API int muster_ckpt_attempt(const struct muster_ckpt *ckpt);
 
 /* Its step; -1 if `saved` is NULL. */
 MUSTER_API int64_t muster_saved_step(const struct muster_saved *saved);

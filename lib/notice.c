@@ -4,10 +4,25 @@
 
 #include "lib/muster_private.h"
 
-int muster_notice_begin(void)
+static int begin(bool interrupt)
 {
 	struct err err;
-	return notice_take(&err) < 0 ? muster_failed(&err) : MUSTER_OK;
+	return notice_take(interrupt, &err) < 0 ? muster_failed(&err) : MUSTER_OK;
+}
+
+int muster_notice_begin(void)
+{
+	return begin(true);
+}
+
+int muster_notice_begin_beside(void)
+{
+	return begin(false);
+}
+
+void muster_notice_record(int signal)
+{
+	notice_record(signal);
 }
 
 int muster_notice(void)

@@ -6,6 +6,7 @@
 #include <string.h>
 
 #include "common/alone.h"
+#include "common/descriptors.h"
 #include "common/log.h"
 #include "lib/muster_private.h"
 
@@ -35,6 +36,7 @@ int muster_open(struct muster **out, double timeout)
 {
 	struct err err;
 	muster_log_begin();
+	descriptors_close_in_children();
 	if (muster_check_given(out, "the place for the struct muster", &err) < 0)
 		return muster_failed(&err);
 	*out = NULL;

@@ -13,7 +13,7 @@ libplugin_la_SOURCES = $(launch_checks) checks/site.c checks/site.h checks/site_
 	common/ident.c common/ident.h \
 	common/io.c common/io.h \
 	common/last_words.c common/last_words.h \
-	common/listen.c common/listen.h \
+	common/descriptors.c common/descriptors.h common/listen.c common/listen.h \
 	common/number.c common/number.h \
 	common/process.c common/process.h \
 	common/run_as_user.c common/run_as_user.h \

@@ -12,6 +12,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "common/descriptors.h"
 #include "common/memory_limit.h"
 
 #define SIZE_SEALS (F_SEAL_SHRINK | F_SEAL_GROW)
@@ -47,7 +48,7 @@ static int make_buffer(struct snapshot_memory *memory, int buffer, struct err *e
 	int fd = memfd_create("muster-snapshot", MFD_CLOEXEC | MFD_ALLOW_SEALING | MFD_NOEXEC_SEAL);
 	if (fd < 0 && errno == EINVAL)
 		fd = memfd_create("muster-snapshot", MFD_CLOEXEC | MFD_ALLOW_SEALING);
-	memory->fd[buffer] = fd;
+	memory->fd[buffer] = descriptors_own(fd);
 	if (fd < 0 || ftruncate(fd, (off_t)memory->bytes) < 0
 		|| fcntl(fd, F_ADD_SEALS, SIZE_SEALS | F_SEAL_SEAL) < 0)
 		return err_set(err, "snapshot: couldn't make a memory file of %zu MB: %m",

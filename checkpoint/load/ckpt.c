@@ -17,6 +17,7 @@
 #include "checkpoint/load/ckpt_private.h"
 #include "common/auto.h"
 #include "common/clock.h"
+#include "common/descriptors.h"
 #include "common/io.h"
 #include "common/log.h"
 
@@ -76,6 +77,7 @@ static int read_manifest(struct ckpt *ckpt, const struct ckpt_dir *dir, int64_t 
 		openat(ckpt->fd, MANIFEST_NAME, O_RDONLY | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK | O_NOCTTY);
 	if (fd < 0)
 		return open_fault(MANIFEST_NAME, err);
+	descriptors_own(fd); /* and its lock */
 	if (removable_hold(dir, ckpt->name, ckpt->fd, fd, err) < 0)
 		return -1;
 	int result = read_text(fd, &text, &size, err);

@@ -20,6 +20,7 @@
 
 #include "common/auto.h"
 #include "common/clock.h"
+#include "common/descriptors.h"
 #include "common/log.h"
 
 #define LOCK_SECONDS 5.0
@@ -196,7 +197,7 @@ int ckptd_socket_check_groups(int fd, struct err *err)
 static int connect_to(const struct sockaddr_un *address, socklen_t length)
 {
 	struct timeval limit = { .tv_sec = CONNECT_SECONDS };
-	int fd = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0);
+	int fd = descriptors_own(socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0));
 	if (fd < 0)
 		return -1;
 	setsockopt(fd, SOL_SOCKET, SO_SNDTIMEO, &limit, sizeof limit);

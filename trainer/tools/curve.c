@@ -58,6 +58,12 @@ static int bits_of(const json_t *line, const char *key, uint32_t *bits)
 	return *end ? -1 : 0;
 }
 
+static int is_given(const json_t *line, const char *key, uint32_t *bits)
+{
+	*bits = 0;
+	return bits_of(line, key, bits) == 0;
+}
+
 /* Takes in one line; -1 when it is not a line of the metrics. `*first` is true until the attempt's
  * first step. */
 static int take_line(struct curve *curve, const json_t *line, bool *first)
@@ -67,12 +73,10 @@ static int take_line(struct curve *curve, const json_t *line, bool *first)
 	if (!json_is_integer(number) || json_integer_value(number) < 0)
 		return -1;
 	uint64_t step = (uint64_t)json_integer_value(number);
-	if (json_is_object(json_object_get(line, "checkpoint")))
-		return 0; /* a save is no point of the curve */
-	bool is_step = bits_of(line, "loss_bits", &loss) == 0 && bits_of(line, "norm_bits", &norm) == 0;
-	bool is_validation = !is_step && bits_of(line, "validation_loss_bits", &validation) == 0;
+	int is_step = is_given(line, "loss_bits", &loss), has_norm = is_given(line, "norm_bits", &norm);
+	int is_validation = is_given(line, "validation_loss_bits", &validation);
 	if (!is_step && !is_validation)
-		return -1;
+		return 0; /* a save is no point of the curve, nor is what a program logs beside it */
 	if (is_step && *first) {
 		drop_from(curve, step);
 		*first = false;
@@ -84,7 +88,9 @@ static int take_line(struct curve *curve, const json_t *line, bool *first)
 		point->has_step = 1;
 		point->loss = loss;
 		point->norm = norm;
-	} else {
+		point->has_norm = has_norm;
+	}
+	if (is_validation) {
 		point->has_validation = 1;
 		point->validation = validation;
 	}
@@ -176,8 +182,12 @@ void curve_print(const struct curve *curve, FILE *out)
 		const struct curve_point *point = &curve->points[i];
 		if (!point->has_step)
 			continue;
-		fprintf(out, "%llu %08x %.9g %08x %.9g", (unsigned long long)point->step, point->loss,
-			(double)bytes_to_float(point->loss), point->norm, (double)bytes_to_float(point->norm));
+		fprintf(out, "%llu %08x %.9g", (unsigned long long)point->step, point->loss,
+			(double)bytes_to_float(point->loss));
+		if (point->has_norm)
+			fprintf(out, " %08x %.9g", point->norm, (double)bytes_to_float(point->norm));
+		else
+			fputs(" - -", out);
 		if (point->has_validation)
 			fprintf(out, " %08x %.9g", point->validation,
 				(double)bytes_to_float(point->validation));

@@ -13,7 +13,7 @@
 struct curve_point {
 	uint64_t step;
 	uint32_t loss, norm, validation; /* the bits of a float */
-	int has_step, has_validation;
+	int has_step, has_norm, has_validation;
 };
 
 struct curve {
@@ -22,14 +22,16 @@ struct curve {
 	int attempts; /* number of metrics files read */
 };
 
-/* Reads every metrics-N.jsonl of the folder in the order of N. -1 with status EXIT_DATA names the
+/* Reads every metrics-N.jsonl of the folder in the order of N, and passes over lines that are no
+ * point of a curve. -1 with status EXIT_DATA names the
  * file and line that can't be read; a bad last line of a file is no error. */
 int curve_read(int dirfd, struct curve *curve, struct err *err);
 /* The N of all metrics-N.jsonl in the folder, ascending, malloc'ed; NULL when there are none. */
 int curve_attempts(int dirfd, int **attempts, size_t *count, struct err *err);
 void curve_clear(struct curve *curve);
 
-/* Prints "step loss-bits loss norm-bits norm [validation-bits validation]", one line a step. */
+/* Prints "step loss-bits loss norm-bits norm [validation-bits validation]", one line a step; "- -"
+ * for a norm that is not known. */
 void curve_print(const struct curve *curve, FILE *out);
 
 #endif

@@ -217,7 +217,7 @@ int main(int argc, char **argv)
 	descriptors_raise();
 	log_keep_last();
 	signal(SIGPIPE, SIG_IGN); /* the training must outlive a reader of our output */
-	if (notice_take(&err) < 0 || settings_parse(&run.settings, argc, argv, &err) < 0)
+	if (notice_take(true, &err) < 0 || settings_parse(&run.settings, argc, argv, &err) < 0)
 		return usage_error(&err);
 	log_set_level((enum log_level)run.settings.log_level);
 	int rc = ops_cpu_pin_isa(isas[run.settings.cpu_isa], &err);

@@ -1,7 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* notice: it sets the flag, however often it comes, and never runs on a thread that computes. */
+/* notice: it sets the flag, however often it comes, and never runs on a thread that computes,
+ * unless that thread has lifted the mask. */
 #include <dirent.h>
+#include <errno.h>
 #include <poll.h>
+#include <pthread.h>
 #include <setjmp.h>
 #include <signal.h>
 #include <stdarg.h>
@@ -9,6 +12,7 @@
 #include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <sys/wait.h>
 #include <unistd.h>
 #include <cmocka.h>
 
@@ -45,14 +49,11 @@ static void notices_are_taken_and_no_thread_is_interrupted(void **state)
 	/* As under a parent that ignores it: nohup, or a shell with a trap. */
 	signal(SIGUSR2, SIG_IGN);
 	assert_int_equal(notice_fd(), -1);
-	assert_int_equal(notice_take(&err), 0);
+	assert_int_equal(notice_take(true, &err), 0);
 	assert_int_equal(notice_signal(), 0);
 	struct pollfd comes = { .fd = notice_fd(), .events = POLLIN };
 	assert_int_equal(poll(&comes, 1, 0), 0);
 	for (int i = 0; i < 4; i++) {
-		struct sigaction action;
-		sigaction(signals[i], NULL, &action);
-		assert_true(action.sa_handler == SIG_DFL);
 		/* sigwait opens the one thread that waits while it waits. */
 		assert_true(threads_open_to(signals[i]) <= 1);
 	}
@@ -64,7 +65,7 @@ static void notices_are_taken_and_no_thread_is_interrupted(void **state)
 		assert_int_equal(notice_signal(), SIGUSR2);
 	}
 	assert_int_equal(poll(&comes, 1, 1000 * HANG_SECONDS), 1);
-	assert_int_equal(notice_take(&err), 0);
+	assert_int_equal(notice_take(true, &err), 0);
 	assert_int_equal(notice_fd(), comes.fd);
 	/* The first one counts. */
 	assert_int_equal(kill(getpid(), SIGTERM), 0);
@@ -73,9 +74,52 @@ static void notices_are_taken_and_no_thread_is_interrupted(void **state)
 	assert_string_equal(notice_name(notice_signal()), "SIGUSR2");
 }
 
+static bool is_blocked(int signal)
+{
+	sigset_t set;
+	pthread_sigmask(SIG_SETMASK, NULL, &set);
+	return sigismember(&set, signal);
+}
+
+/* What a process of its own does: a notice is for ever. */
+static void lift_the_mask_and_get_a_notice(void)
+{
+	struct err err;
+	struct sigaction action;
+	sigset_t set;
+	if (notice_take(false, &err) < 0 || !is_blocked(SIGTERM) || is_blocked(SIGINT))
+		_exit(1);
+	sigaction(SIGINT, NULL, &action);
+	if (action.sa_handler != SIG_DFL)
+		_exit(2);
+	sigemptyset(&set);
+	sigaddset(&set, SIGTERM);
+	pthread_sigmask(SIG_UNBLOCK, &set, NULL);
+	errno = 42;
+	pthread_kill(pthread_self(), SIGTERM);
+	struct pollfd comes = { .fd = notice_fd(), .events = POLLIN };
+	if (errno != 42 || notice_signal() != SIGTERM || poll(&comes, 1, 0) != 1)
+		_exit(3);
+	if (notice_take(false, &err) < 0 || !is_blocked(SIGTERM))
+		_exit(4);
+	notice_record(SIGUSR1);
+	_exit(notice_signal() == SIGTERM ? 0 : 5);
+}
+
+static void a_thread_that_lifted_the_mask_gets_the_notice_and_lives(void **state)
+{
+	int status;
+	pid_t child = fork();
+	if (child == 0)
+		lift_the_mask_and_get_a_notice();
+	assert_int_equal(waitpid(child, &status, 0), child);
+	assert_int_equal(status, 0);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(a_thread_that_lifted_the_mask_gets_the_notice_and_lives),
 		cmocka_unit_test(notices_are_taken_and_no_thread_is_interrupted),
 	};
 	return cmocka_run_group_tests(tests, NULL, NULL);

@@ -154,6 +154,24 @@ static void damage_in_the_middle_is_named(void **state)
 	remove_folder(dir, 1);
 }
 
+/* As a program in Python writes them: a step without a norm, a line without a loss, a validation.
+ */
+static void what_a_program_logs_beside_the_loss_is_passed_over(void **state)
+{
+	static const char lines[] =
+		"{\"step\": 1, \"loss\": 0.1, \"loss_bits\": \"3dcccccd\", \"accuracy\": 0.5}\n"
+		"{\"step\": 1, \"learning_rate\": 0.001}\n"
+		"{\"step\": 2, \"loss_bits\": \"3f800000\", \"norm_bits\": \"40000000\"}\n"
+		"{\"step\": 2, \"validation_loss\": 2, \"validation_loss_bits\": \"40000000\"}\n";
+	int dir = make_folder();
+	attempt(dir, 0, 1, 0);
+	tear(dir, 0, lines, sizeof lines - 1);
+	char *text = curve_text(dir);
+	assert_string_equal(text, "1 3dcccccd 0.100000001 - -\n2 3f800000 1 40000000 2 40000000 2\n");
+	free(text);
+	remove_folder(dir, 1);
+}
+
 /* Lines that could not be written come later, whole and in order. */
 static void a_full_disk_costs_no_line(void **state)
 {
@@ -178,6 +196,7 @@ int main(void)
 		cmocka_unit_test(merged_curve_is_the_undisturbed_one),
 		cmocka_unit_test(values_keep_their_bits),
 		cmocka_unit_test(damage_in_the_middle_is_named),
+		cmocka_unit_test(what_a_program_logs_beside_the_loss_is_passed_over),
 		cmocka_unit_test(a_full_disk_costs_no_line),
 	};
 	return cmocka_run_group_tests(tests, NULL, NULL);
