@@ -4,6 +4,7 @@ EXTRA_DIST += slurm-examples/quickstart.sh slurm-examples/plugstack.conf slurm-e
 	slurm-examples/ring.c slurm-examples/ring.sbatch \
 	slurm-examples/scaling.sbatch \
 	slurm-examples/torch-ddp.sbatch slurm-examples/torch_ddp.py \
+	slurm-examples/torch_muster.py \
 	slurm-examples/train-array.sbatch \
 	slurm-examples/train-elastic.sbatch \
 	slurm-examples/train-no-plugin.sbatch \

@@ -1,0 +1,271 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Which rank reads which sample when: a function of the seed and the step alone, so that a run
+resumes at the next sample, in the middle of an epoch, on any number of ranks and workers."""
+
+from __future__ import annotations
+
+import ctypes
+import hashlib
+import random
+import sys
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, Any
+
+from . import _lib, process, workers
+from .errors import Usage
+
+if TYPE_CHECKING:
+    from .run import Run
+
+
+def derived_seed(*parts: int) -> int:
+    """64 bits that depend on all of the parts."""
+    text = " ".join(map(str, parts)).encode()
+    return int.from_bytes(hashlib.blake2b(text, digest_size=8).digest(), "little")
+
+
+def seed_generators(seed: int, cuda: bool = False) -> None:
+    """The default generators of Python, and of NumPy and PyTorch where the program uses them."""
+    random.seed(seed)
+    numpy, torch = sys.modules.get("numpy"), sys.modules.get("torch")
+    if numpy is not None:
+        numpy.random.seed([seed & 0xFFFFFFFF, seed >> 32])
+    if torch is not None:
+        torch.default_generator.manual_seed(seed & (2**63 - 1))
+        if cuda and torch.cuda.is_available() and torch.cuda.is_initialized():
+            torch.cuda.manual_seed_all(seed & (2**63 - 1))
+
+
+class Order:
+    """The order of samples (muster_order_steps and muster_order_samples of libmuster)."""
+
+    def __init__(self, samples: int, global_batch: int, seed: int, shuffle: bool, drop_last: bool):
+        self._order = _lib.Order(
+            ctypes.sizeof(_lib.Order), seed, samples, global_batch, int(shuffle), int(not drop_last)
+        )
+        steps = ctypes.c_uint64()
+        _lib.check(_lib.library.muster_order_steps(ctypes.byref(self._order), ctypes.byref(steps)))
+        self.epoch_steps: int = steps.value
+        self.samples, self.global_batch = samples, global_batch
+
+    def batch_size(self, step: int) -> int:
+        """The samples of all ranks in a step: fewer in an epoch's last one, without drop_last."""
+        left = self.samples - step % self.epoch_steps * self.global_batch
+        return min(self.global_batch, left)
+
+    def share(self, step: int, rank: int, world_size: int) -> tuple[int, list[int]]:
+        """The place of the rank's first sample in the batch, and its samples."""
+        size = self.batch_size(step)
+        first, end = rank * size // world_size, (rank + 1) * size // world_size
+        found = (ctypes.c_uint64 * (end - first))()
+        _lib.check(
+            _lib.library.muster_order_samples(
+                ctypes.byref(self._order), step, first, end - first, found
+            )
+        )
+        return first, list(found)
+
+
+class Sampler:
+    """For a DataLoader of one's own: `batch_sampler=Sampler(…)` yields this rank's samples for one
+    step after the other, from `step` on, for `epochs` epochs or up to `steps` steps in all."""
+
+    def __init__(
+        self,
+        samples: int,
+        global_batch: int,
+        *,
+        step: int = 0,
+        epochs: int | None = 1,
+        steps: int | None = None,
+        seed: int = 0,
+        shuffle: bool = True,
+        drop_last: bool = True,
+        rank: int | None = None,
+        world_size: int | None = None,
+    ):
+        if rank is None or world_size is None:
+            here = process.world()
+            rank, world_size = here.rank, here.world_size
+        if samples < 1 or global_batch < 1:
+            raise Usage(f"{samples} samples in batches of {global_batch}: both are 1 or more")
+        if global_batch > samples and drop_last:
+            raise Usage(
+                f"global_batch={global_batch} is more than the {samples} samples: make it "
+                "smaller, or give drop_last=False"
+            )
+        self.order = Order(samples, global_batch, seed, shuffle, drop_last)
+        self.rank, self.world_size, self.step = rank, world_size, step
+        fewest = min(self.order.batch_size(0), self.order.batch_size(self.order.epoch_steps - 1))
+        if fewest < world_size:
+            raise Usage(
+                f"a batch has {fewest} samples for {world_size} ranks: each needs one; make "
+                "global_batch larger, or give drop_last=True"
+            )
+        self.steps = steps if steps is not None else self._steps_of(epochs)
+
+    def _steps_of(self, epochs: int | None) -> int | None:
+        return None if epochs is None else epochs * self.order.epoch_steps
+
+    def __len__(self) -> int:
+        """The steps that are left."""
+        if self.steps is None:
+            raise TypeError("muster: this sampler has no end")
+        return max(0, self.steps - self.step)
+
+    def __iter__(self) -> Iterator[list[int]]:
+        step = self.step
+        while self.steps is None or step < self.steps:
+            yield self.order.share(step, self.rank, self.world_size)[1]
+            step += 1
+
+
+class _Microbatches:
+    """The batch_sampler of run.loader: each step's share in parts of at most `size`. A key of a
+    sample is (step, place in the global batch, sample)."""
+
+    def __init__(self, sampler: Sampler, size: int | None):
+        self._sampler, self._size = sampler, size
+
+    def parts(self, step: int) -> int:
+        """How many of them this rank has in a step."""
+        batch = self._sampler.order.batch_size(step)
+        rank, ranks = self._sampler.rank, self._sampler.world_size
+        share = (rank + 1) * batch // ranks - rank * batch // ranks
+        return 1 if self._size is None else -(-share // self._size)
+
+    def __iter__(self) -> Iterator[list[tuple[int, int, int]]]:
+        step = self._sampler.step
+        while self._sampler.steps is None or step < self._sampler.steps:
+            first, samples = self._sampler.order.share(
+                step, self._sampler.rank, self._sampler.world_size
+            )
+            keys = [(step, first + i, sample) for i, sample in enumerate(samples)]
+            size = self._size or len(keys)
+            for at in range(0, len(keys), size):
+                yield keys[at : at + size]
+            step += 1
+
+
+class _Keyed:
+    """The dataset as the workers see it: what is random in a sample depends on where the sample
+    stands in the run, and on no worker."""
+
+    def __init__(self, dataset: Any, seed: int):
+        self._dataset, self._seed = dataset, seed
+
+    def __getitem__(self, key: tuple[int, int, int]) -> Any:
+        step, place, sample = key
+        seed_generators(derived_seed(self._seed, step, place))
+        return self._dataset[sample]
+
+
+class _Plain:
+    """The same, for a dataset in which nothing is random; batches come at once where it can do
+    so."""
+
+    def __init__(self, dataset: Any):
+        self._dataset = dataset
+
+    def __getitems__(self, keys: list[tuple[int, int, int]]) -> Any:
+        samples = [sample for _, _, sample in keys]
+        if hasattr(self._dataset, "__getitems__"):
+            return self._dataset.__getitems__(samples)
+        return [self._dataset[sample] for sample in samples]
+
+    def __getitem__(self, key: tuple[int, int, int]) -> Any:
+        return self._dataset[key[2]]
+
+
+_OURS = ("batch_size", "sampler", "batch_sampler", "drop_last", "shuffle")
+
+
+class Loader:
+    """What run.loader returns: one item a step, the batch of this rank, or with `microbatch` the
+    list of its microbatches."""
+
+    def __init__(
+        self,
+        run: Run,
+        dataset: Any,
+        sampler: Sampler,
+        microbatch: int | None,
+        seed_samples: bool,
+        options: dict[str, Any],
+    ):
+        for name in _OURS:
+            if name in options:
+                raise TypeError(
+                    f"muster: run.loader() decides {name}: give global_batch and microbatch"
+                )
+        self._run, self._sampler, self._microbatch = run, sampler, microbatch
+        self._keys = _Microbatches(sampler, microbatch)
+        self._dataset = _Keyed(dataset, run.seed) if seed_samples else _Plain(dataset)
+        self._options = options
+        self._batches: Iterator[Any] | None = None
+
+    def __len__(self) -> int:
+        return len(self._sampler)
+
+    @property
+    def epoch(self) -> int:
+        """The epoch of the next step, from 0."""
+        return self._run.step // self._sampler.order.epoch_steps
+
+    def _data_loader(self) -> Any:
+        from torch.utils.data import DataLoader
+
+        options = dict(self._options)
+        if options.get("num_workers", 0) > 0:
+            workers.start_helpers(options.get("multiprocessing_context"))
+            options["worker_init_fn"] = workers.WorkerInit(options.get("worker_init_fn"))
+        return DataLoader(self._dataset, batch_sampler=self._keys, **options)
+
+    def __iter__(self) -> Iterator[Any]:
+        """All steps that are left."""
+        yield from self._until(self._sampler.steps)
+        self._end()
+
+    def epochs(self) -> Iterator[tuple[int, Iterator[Any]]]:
+        """The number of each epoch that is left, and an iterator of its steps that are left."""
+        steps = self._sampler.steps
+        while steps is None or self._run.step < steps:
+            end = (self.epoch + 1) * self._sampler.order.epoch_steps
+            yield self.epoch, self._until(end if steps is None else min(end, steps))
+            if self._run.step < end and self._run.step != steps:
+                raise RuntimeError("muster: read each epoch of loader.epochs() to its end")
+        self._end()
+
+    def _until(self, end: int | None) -> Iterator[Any]:
+        run = self._run
+        while end is None or run.step < end:
+            step = run.step
+            run.phase = "data"
+            if self._batches is None:
+                self._sampler.step = step
+                self._batches = iter(self._data_loader())
+                process.mask_notices()
+            parts = [next(self._batches) for _ in range(self._keys.parts(step))]
+            run.begin_step(in_loader=True)
+            yield parts if self._microbatch is not None else parts[0]
+            if run.step == step:
+                raise RuntimeError(
+                    "muster: call run.end_step() once for each batch of run.loader()"
+                )
+
+    def _end(self) -> None:
+        """Lets the workers go; the run may be over."""
+        if self._batches is None:
+            self._run.say(f"the run is finished: it has done its {self._run.step} steps")
+        self._batches = None
+        self._run.drain()
+
+
+def check_dataset(dataset: Any) -> None:
+    import torch.utils.data
+
+    if isinstance(dataset, torch.utils.data.IterableDataset) or not hasattr(dataset, "__len__"):
+        raise TypeError(
+            f"muster: a {type(dataset).__name__} can't be read at any place, so a run could not "
+            "resume in it: give a dataset with __getitem__ and __len__"
+        )

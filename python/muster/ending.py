@@ -1,0 +1,147 @@
+# SPDX-License-Identifier: Apache-2.0
+"""How a program ends: its last save is durable, the end is on record, and its exit status says
+whether the job comes back."""
+
+from __future__ import annotations
+
+import atexit
+import os
+import sys
+from typing import TYPE_CHECKING, Any
+
+from . import _lib, errors, process
+
+if TYPE_CHECKING:
+    from .run import Run
+
+_run: Run | None = None
+_hooked = False
+
+# How PyTorch, Gloo and NCCL say that another rank is gone.
+_LOST_TYPES = ("DistBackendError", "DistNetworkError", "DistStoreError")
+_LOST_TEXTS = (
+    "connection closed by peer",
+    "connection reset by peer",
+    "connection refused",
+    "broken pipe",
+    "timed out waiting",
+    "socket timeout",
+    "connectfullmesh failed",
+    "ncclremoteerror",
+    "nccl communicator was aborted",
+    "watchdog caught collective operation timeout",
+)
+
+
+def is_lost_peer(error: BaseException) -> bool:
+    """Whether an error is not this rank's, but says that another rank is gone."""
+    if type(error).__name__ in _LOST_TYPES:
+        return True
+    text = str(error).lower()
+    return isinstance(error, (RuntimeError, OSError)) and any(part in text for part in _LOST_TEXTS)
+
+
+def status_of(error: BaseException) -> int:
+    """The exit status for an exception that nobody has caught."""
+    if isinstance(error, errors.Error):
+        return error.status
+    if isinstance(error, KeyboardInterrupt):
+        return 130
+    return errors.LOST if is_lost_peer(error) else errors.FAULT
+
+
+def _hook() -> None:
+    """From now on an exception that nobody catches ends the program with its status, and a program
+    that comes to its end ends its run."""
+    global _hooked
+    if not _hooked:
+        _hooked = True
+        before = sys.excepthook
+        sys.excepthook = lambda kind, value, trace: _uncaught(before, kind, value, trace)
+        atexit.register(_at_exit)
+
+
+def check_alone() -> None:
+    """A process has one run at a time."""
+    if _run is not None and not _run.ended:
+        raise errors.Usage(
+            f"this program has a run already, in {_run.directory}: finish() it first"
+        )
+
+
+def register(run: Run) -> None:
+    global _run
+    _run = run
+
+
+def _say(text: str) -> None:
+    print(f"muster: {text}", file=sys.stderr, flush=True)
+
+
+def _leave(status: int) -> None:
+    """Ends the process without what hangs where a peer is gone: the destructors of process
+    groups."""
+    atexit._run_exitfuncs()
+    sys.stdout.flush()
+    sys.stderr.flush()
+    os._exit(status)
+
+
+def _uncaught(before: Any, kind: Any, value: BaseException, trace: Any) -> None:
+    status = status_of(value)
+    if isinstance(value, errors.Error):
+        _say(str(value))
+    else:
+        before(kind, value, trace)
+    if hasattr(sys, "ps1") or sys.flags.interactive:
+        return
+    why = f"{kind.__name__}: {value}"
+    if _run is not None and not _run.ended:
+        close(_run, status, why)
+    if not isinstance(value, errors.Error) and status == errors.LOST:
+        _say("another rank is gone: this one ends with 69, and the job comes back")
+    _leave(status)
+
+
+def _at_exit() -> None:
+    try:
+        if _run is not None:
+            _run.finish()
+        elif process.opened() is not None:
+            _part(process.opened(), None, errors.OK, 0)
+    except errors.Error as error:
+        _say(str(error))
+        sys.stdout.flush()
+        os._exit(error.status)
+
+
+def _part(world: Any, ckpt: Any, status: int, timeout: float) -> int:
+    ended: int = _lib.library.muster_end(world.handle, ckpt, None, status, timeout)
+    process.forget()
+    return ended
+
+
+def end(run: Run, status: int) -> None:
+    """Collective: all ranks end with this status, once the last save is durable."""
+    ended = _part(run.world, run.ckpt, status, run.timeout)
+    run.ckpt = None
+    if ended != status:
+        raise errors.Error(ended, _lib.error_text())
+
+
+def close(run: Run, status: int, why: str) -> None:
+    """This rank ends alone. What was handed over is still written."""
+    run.give_up()
+    if run.world.rank == 0 and run.ckpt:
+        _lib.library.muster_ckpt_close(run.ckpt, status, why.encode("utf-8", "replace")[:400])
+    run.ckpt = None
+    _lib.library.muster_close(run.world.handle, 0)
+    process.forget()
+
+
+def init(timeout: float = 60.0) -> process.World:
+    """Collective: takes Slurm's signals, finds out which rank this process is, and meets the
+    others. Call it first in the program, before init_process_group(), which then needs no arguments
+    but the backend. Further calls return the same world."""
+    _hook()
+    return process.opened() or process.open_world(timeout)

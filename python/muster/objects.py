@@ -1,0 +1,133 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The objects of a run: what they hold becomes named tensors and values, and back."""
+
+from __future__ import annotations
+
+import types
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+from . import errors
+from .errors import Refused
+from .tensors import HostTensor, Reader
+from .values import Decoder, Encoder, Json
+
+_PREFIXES = ("module.", "_orig_mod.")  # of DistributedDataParallel, DataParallel, torch.compile
+_FUNCTIONS = (types.FunctionType, types.MethodType, types.BuiltinFunctionType)
+
+
+def named(kind: str, given: Any) -> dict[str, Any]:
+    """One object, a list or a mapping of them, under names: "optimizer", or "optimizer.0", …"""
+    if given is None:
+        return {}
+    if isinstance(given, Mapping):
+        return {f"{kind}.{key}": value for key, value in given.items()}
+    if isinstance(given, (list, tuple)):
+        return {f"{kind}.{i}": value for i, value in enumerate(given)}
+    return {kind: given}
+
+
+def check(name: str, value: Any) -> None:
+    for method in ("state_dict", "load_state_dict"):
+        if not callable(getattr(value, method, None)):
+            raise TypeError(
+                f"muster: {name}: a {type(value).__name__} has no {method}(), so it can't be "
+                "saved: give an object that has, or leave it out"
+            )
+
+
+def bare(name: str) -> str:
+    """A parameter's name in the bare model, whatever wraps the model."""
+    again = True
+    while again:
+        again = False
+        for prefix in _PREFIXES:
+            if name.startswith(prefix):
+                name, again = name[len(prefix) :], True
+            name = name.replace("." + prefix, ".") if prefix == "_orig_mod." else name
+    return name
+
+
+def _state_of(value: Any) -> Any:
+    """A scheduler's state may hold functions of its own class, which it has at the start anyway."""
+    state = value.state_dict()
+    own = getattr(value, "__dict__", {})
+    if not isinstance(state, Mapping):
+        return state
+    return {
+        k: v
+        for k, v in state.items()
+        if not (
+            isinstance(v, _FUNCTIONS)
+            and own.get(k) is v
+            and getattr(v, "__name__", "") != "<lambda>"
+        )
+    }
+
+
+class Collected:
+    """The state of all objects at one moment. It holds the tensors' memory."""
+
+    def __init__(self, models: Mapping[str, Any], others: Mapping[str, Any]):
+        self._model: dict[str, Any] = {}
+        self._state: dict[str, Any] = {}
+        known: dict[Any, str] = {}
+        self.values: dict[str, Json] = {}
+        for name, module in models.items():
+            self.values[name] = self._model_values(name, module, Encoder(self._model, known))
+        for name, value in others.items():
+            self.values[name] = Encoder(self._state, known).encode(_state_of(value), name)
+
+    @staticmethod
+    def _model_values(name: str, module: Any, encoder: Encoder) -> dict[str, Json]:
+        """Names in the files are the bare model's; with several models each has its own in
+        front."""
+        front = "" if name == "model" else name.partition(".")[2] + "."
+        return {bare(k): encoder.encode(v, front + bare(k)) for k, v in module.state_dict().items()}
+
+    def copies(self) -> tuple[list[HostTensor], list[HostTensor]]:
+        """The tensors in host memory: those of the models and the others."""
+        both = [[HostTensor(n, v) for n, v in part.items()] for part in (self._model, self._state)]
+        return both[0], both[1]
+
+
+def _problem(name: str, saved: Iterable[str], own: Iterable[str]) -> str | None:
+    missing, extra = sorted(set(own) - set(saved)), sorted(set(saved) - set(own))
+    if missing:
+        return f"the checkpoint has no {missing[0]} for {name}, nor {len(missing) - 1} others"
+    if extra:
+        return f"the checkpoint has {extra[0]} for {name}, which the program does not have"
+    return None
+
+
+def _load_model(name: str, module: Any, state: Mapping[str, Any]) -> None:
+    own = {bare(k): k for k in module.state_dict()}
+    problem = _problem(name, state, own)
+    if problem:
+        raise errors.Error(
+            errors.DATA, f"resume: {problem}: give the program a directory of its own"
+        )
+    module.load_state_dict({own[k]: v for k, v in state.items()})
+
+
+def restore(
+    saved: Any, values: Mapping[str, Json], models: Mapping[str, Any], others: Mapping[str, Any]
+) -> None:
+    """Fills the objects from an open checkpoint."""
+    problem = _problem("attach()", values, [*models, *others])
+    if problem:
+        raise errors.Error(errors.USAGE, f"resume: {problem}: attach the same objects")
+    reader = Reader(saved)
+    decoder = Decoder(reader.tensor, reader.array)
+    for name, value in [*models.items(), *others.items()]:
+        state = decoder.decode(values[name])
+        try:
+            if name in models:
+                _load_model(name, value, state)
+            else:
+                value.load_state_dict(state)
+        except (RuntimeError, ValueError, KeyError, TypeError) as error:
+            if isinstance(error, (errors.Error, Refused)):
+                raise
+            text = " ".join(str(error).split())
+            raise errors.Error(errors.DATA, f"resume: couldn't load {name}: {text}") from error

@@ -1,0 +1,498 @@
+# SPDX-License-Identifier: Apache-2.0
+"""A run: one training over all its attempts. It resumes, saves, stops and ends."""
+
+from __future__ import annotations
+
+import ctypes
+import json
+import os
+import re
+import sys
+import time
+from collections.abc import Mapping
+from typing import Any
+
+from . import _lib, data, ending, errors, objects, process, workers
+from .errors import Usage
+from .metrics import Metrics
+from .tensors import describe, read_safetensors
+from .values import Decoder, Json, dumps
+from .watch import Watch
+
+_STOP, _END = 1, 2  # flags of the word after each step
+_UNITS = {"s": 1.0, "m": 60.0, "h": 3600.0}
+_LOOK_AT_STEPS = (1, 20)  # of an attempt, after which workers are looked at
+
+
+class Stop(SystemExit):
+    """All ranks have stopped after the same step, and the state is durable. As a SystemExit it ends
+    the program with the status that brings the job back."""
+
+
+class Save:
+    """A save that was handed over: from then on it survives the end of this process."""
+
+    def __init__(self, run: Run, step: int):
+        self._run, self.step = run, step
+
+    def done(self) -> bool:
+        """Whether it is durable; raises muster.Error if it failed."""
+        try:
+            self.wait(1e-3)
+        except errors.Error as error:
+            if error.status == errors.LOST and "still" in str(error):
+                return False
+            raise
+        return True
+
+    def wait(self, timeout: float = 0.0) -> None:
+        """Waits until it is durable; raises muster.Error if it failed or still runs then. 0: the
+        timeout of attach()."""
+        _lib.check(_lib.library.muster_ckpt_wait(self._run.ckpt, self.step, timeout))
+
+
+class _Every:
+    """A cadence: steps, or seconds on rank 0's clock."""
+
+    def __init__(self, given: int | str | None):
+        self._steps, self._seconds = 0, 0.0
+        match = re.fullmatch(r"(\d+(?:\.\d+)?)([smh])", str(given))
+        if match:
+            self._seconds = float(match[1]) * _UNITS[match[2]]
+        elif given is not None and re.fullmatch(r"[1-9]\d*", str(given)):
+            self._steps = int(given)
+        if given is not None and not (self._steps or self._seconds):
+            raise Usage(f"every={given!r}: give a number of steps, or a time such as '10m'")
+        self._last = time.monotonic()
+
+    def is_due(self, step: int) -> bool:
+        if self._steps:
+            return step % self._steps == 0
+        return bool(self._seconds) and time.monotonic() - self._last >= self._seconds
+
+    def saved(self) -> None:
+        self._last = time.monotonic()
+
+
+def _identity(config: Mapping[str, Any] | None, seed: int) -> str:
+    whole = {"config": dict(config or {}), "seed": seed}
+    try:
+        return json.dumps(whole, allow_nan=False)
+    except (TypeError, ValueError) as error:
+        raise Usage(f"config can't be compared between attempts: {error}") from None
+
+
+class Run:
+    """Made by attach()."""
+
+    def __init__(
+        self,
+        directory: str,
+        models: dict[str, Any],
+        others: dict[str, Any],
+        *,
+        every: int | str | None,
+        config: Mapping[str, Any] | None,
+        seed: int,
+        seed_generators: bool,
+        keep: tuple[int, int, int],
+        timeout: float,
+        hang_timeout: float,
+        begin: str | None,
+    ):
+        ending.check_alone()
+        self.world = process.world()
+        self.directory, self.seed = directory, seed
+        self.step = 0  # steps done, by all attempts together
+        self.resumed = False
+        self.phase = "start"
+        self.ckpt: Any = None
+        self.loss: Any = None
+        self.validation_loss: float | None = None
+        self._models, self._others = models, others
+        self._every, self._timeout = _Every(every), timeout
+        self._seed_generators = seed_generators
+        self._loaders: dict[str, Any] = {}
+        self._flags = self._own_steps = 0
+        self._saved_step = -1
+        self._drained = self._ended = False
+        identity = _identity(config, seed)
+        self._watch = Watch(self, hang_timeout)
+        self._in_step = False  # between a batch of the loader and its end_step
+        objects.Collected(
+            models, others
+        ).copies()  # what can't be saved is refused now, not in hours
+        self._open(identity, keep)
+        if begin is not None and not self.resumed:
+            _begin_from(begin, next(iter(models.values())))
+        self._metrics = Metrics(directory, _lib.library.muster_ckpt_attempt(self.ckpt))
+        ending.register(self)
+        _lib.check(_lib.library.muster_word_begin(self.world.handle, timeout))
+        self.begin_step()
+        workers.warn_of_unprotected()
+
+    def _open(self, identity: str, keep: tuple[int, int, int]) -> None:
+        plan = _lib.Plan(
+            size=ctypes.sizeof(_lib.Plan),
+            dir=os.fsencode(self.directory),
+            keep_last=keep[0],
+            keep_every=keep[1],
+            keep_best=keep[2],
+            timeout=self._timeout,
+            identity=identity.encode(),
+        )
+        ckpt, saved = _lib.Handle(), _lib.Handle()
+        _lib.check(
+            _lib.library.muster_ckpt_resume_state(
+                self.world.handle,
+                ctypes.byref(plan),
+                self._timeout,
+                ctypes.byref(ckpt),
+                ctypes.byref(saved),
+            )
+        )
+        self.ckpt = ckpt
+        try:
+            self._restore(saved)
+        except BaseException as error:
+            ending.close(self, getattr(error, "status", errors.FAULT), str(error))
+            raise
+        finally:
+            _lib.library.muster_saved_close(saved)
+
+    def _restore(self, saved: Any) -> None:
+        error: BaseException | None = None
+        try:
+            if saved:
+                self._fill(saved)
+        except Exception as caught:  # the others must hear of it
+            error = caught
+        status = getattr(error, "status", errors.FAULT) if error else errors.OK
+        why = " ".join(str(error).split()).encode() if error else None
+        agreed = _lib.library.muster_agree(self.world.handle, status, why, self._timeout)
+        if error:
+            raise error
+        _lib.check(agreed)
+
+    def _fill(self, saved: Any) -> None:
+        values = _values_of(saved)
+        own = values.pop("run", None)
+        if not isinstance(own, dict):
+            raise errors.Error(
+                errors.USAGE, "resume: the checkpoint is not one of a Python program"
+            )
+        objects.restore(saved, values, self._models, self._others)
+        self.step = self._saved_step = _lib.library.muster_saved_step(saved)
+        self._loaders = own["loaders"]
+        self.resumed = True
+        self.say(f"resumed at step {self.step} of {self.directory}")
+
+    # ---- what the program calls ----
+
+    @property
+    def should_stop(self) -> bool:
+        """Whether a notice has come to this rank: the next end_step but one stops all ranks."""
+        return bool(self._flags & _STOP) or process.notice() is not None
+
+    def stop(self) -> None:
+        """Stops all ranks as a notice does: the job comes back."""
+        self._flags |= _STOP
+
+    def end_step(self, loss: Any = None) -> None:
+        """Call it once after each step, on all ranks. It saves where a save is due. If any rank has
+        got a notice, it saves, ends the run on all ranks and raises Stop. `loss`, a number or a
+        tensor of one, is recorded with saves."""
+        if self._ended or self._drained:
+            raise RuntimeError("muster: end_step() after the run has ended")
+        self.step += 1
+        self._in_step = False
+        self._own_steps += 1
+        self.phase = "end_step"
+        self.loss = loss.detach() if hasattr(loss, "detach") else loss
+        self._watch.beat()
+        process.mask_notices()
+        if self._own_steps in _LOOK_AT_STEPS:
+            workers.warn_of_unprotected()
+        if self._word() & _STOP:
+            self._stop()
+        if self.world.rank == 0 and self._every.is_due(self.step):
+            self.save()
+        self._watch.beat()
+        self.begin_step()
+
+    def save(self) -> Save:
+        """Saves the state after the last step. Returns once it is copied and handed over; rank 0
+        does it for all, and other ranks return at once."""
+        if self.world.rank == 0 and self.step != self._saved_step:
+            self.phase = "save"
+            self._metrics.flush()
+            self._save()
+            self._saved_step = self.step
+            self._every.saved()
+        return Save(self, self.step)
+
+    def loader(
+        self,
+        dataset: Any,
+        global_batch: int,
+        *,
+        epochs: int | None = 1,
+        steps: int | None = None,
+        microbatch: int | None = None,
+        shuffle: bool = True,
+        drop_last: bool = True,
+        seed_samples: bool = True,
+        name: str = "train",
+        **options: Any,
+    ) -> data.Loader:
+        """Yields this rank's share of each step's `global_batch` samples, from the next step on,
+        for `epochs` epochs or up to `steps` steps in all. With `microbatch` it yields a list of
+        batches of at most that size. `options` are those of DataLoader: num_workers, collate_fn, …
+
+        `seed_samples` False: nothing in the dataset is random, so the generators need no seed
+        before each sample."""
+        data.check_dataset(dataset)
+        sampler = data.Sampler(
+            len(dataset),
+            global_batch,
+            step=self.step,
+            epochs=epochs,
+            steps=steps,
+            seed=self.seed,
+            shuffle=shuffle,
+            drop_last=drop_last,
+            rank=self.world.rank,
+            world_size=self.world.world_size,
+        )
+        given = {
+            "samples": len(dataset),
+            "global_batch": global_batch,
+            "shuffle": shuffle,
+            "drop_last": drop_last,
+        }
+        for key, value in self._loaders.get(name, given).items():
+            if given.get(key) != value:
+                raise errors.Error(
+                    errors.USAGE,
+                    f"resume: {key} of the loader '{name}' was {value}, and is {given.get(key)} "
+                    "now: give the same, or the program a directory of its own",
+                )
+        self._loaders[name] = given
+        return data.Loader(self, dataset, sampler, microbatch, seed_samples, options)
+
+    def log(self, values: Mapping[str, Any]) -> None:
+        """Appends a line to metrics-ATTEMPT.jsonl on rank 0; others do nothing. Its step is the one
+        that is under way in run.loader, otherwise the last that is done. muster-curve shows the
+        loss."""
+        if "validation_loss" in values:
+            self.validation_loss = float(values["validation_loss"])
+        if self.world.rank == 0:
+            self._metrics.write(self.step + self._in_step, values)
+
+    def finish(self) -> None:
+        """Collective: saves the last state and ends the run. At a program's natural end it comes by
+        itself."""
+        if not self._ended:
+            self.drain()
+            self._ended = True
+            ending.end(self, errors.OK)
+
+    def __enter__(self) -> Run:
+        return self
+
+    def __exit__(self, kind: Any, value: Any, trace: Any) -> None:
+        if kind is None:
+            self.finish()
+
+    # ---- what the package calls ----
+
+    def say(self, text: str) -> None:
+        if self.world.rank == 0:
+            print(f"muster: {text}", file=sys.stderr, flush=True)
+
+    def begin_step(self, in_loader: bool = False) -> None:
+        """Before a step: what is random in it depends on the seed, the step and the rank alone."""
+        self.phase = "step"
+        self._in_step = in_loader
+        if self._seed_generators:
+            data.seed_generators(
+                data.derived_seed(self.seed, self.step, self.world.rank, -1), cuda=True
+            )
+
+    def drain(self) -> None:
+        """After the last step: all words are said, and the last state is saved."""
+        if self._drained or self._ended:
+            return
+        self._drained = True
+        self._watch.end()
+        flags, rank = ctypes.c_uint64(), ctypes.c_int()
+        _lib.check(
+            _lib.library.muster_word_end(
+                self.world.handle, ctypes.byref(flags), ctypes.byref(rank), self._timeout
+            )
+        )
+        if self.step > 0:
+            self.save()
+
+    @property
+    def timeout(self) -> float:
+        return self._timeout
+
+    @property
+    def ended(self) -> bool:
+        return self._ended
+
+    def give_up(self) -> None:
+        """The run has failed: nothing more is saved."""
+        self._ended = True
+        self._watch.end()
+
+    def _word(self) -> int:
+        if process.notice() is not None:
+            self._flags |= _STOP
+        flags, rank = ctypes.c_uint64(), ctypes.c_int()
+        _lib.check(
+            _lib.library.muster_word(
+                self.world.handle,
+                self._flags,
+                ctypes.byref(flags),
+                ctypes.byref(rank),
+                self._watch.word_timeout(self._own_steps),
+            )
+        )
+        self._first_to_stop = rank.value
+        return flags.value
+
+    def _stop(self) -> None:
+        who = self._first_to_stop
+        why = process.notice() or "a notice"
+        self.say(f"stops after step {self.step}: {why} on rank {who} ({self.world.node(who)})")
+        self.drain()
+        self._ended = True
+        ending.end(self, errors.REQUEUE)
+        raise Stop(errors.REQUEUE)
+
+    def _save(self) -> None:
+        collected = objects.Collected(self._models, self._others)
+        model, others = collected.copies()
+        values = {"run": {"loaders": self._loaders, "seed": self.seed}, **collected.values}
+        loss = float(self.loss) if self.loss is not None else float("nan")
+        best = self.validation_loss
+        model_array, state_array = describe(model), describe(others)
+        state = _lib.State(
+            size=ctypes.sizeof(_lib.State),
+            model=model_array,
+            model_count=len(model),
+            state=state_array,
+            state_count=len(others),
+            values=dumps(values).encode(),
+            cursor=self.step,
+            loss=loss,
+            validation_loss=float("nan") if best is None else float(best),
+        )
+        _lib.check(_lib.library.muster_ckpt_save_state(self.ckpt, self.step, ctypes.byref(state)))
+
+
+def _values_of(saved: Any) -> dict[str, Json]:
+    text = ctypes.c_char_p()
+    _lib.check(_lib.library.muster_saved_values(saved, ctypes.byref(text)))
+    values = json.loads(text.value) if text.value else {}
+    return values if isinstance(values, dict) else {}
+
+
+def _begin_from(path: str, model: Any) -> None:
+    """The weights that a new run begins with."""
+    if str(path).endswith(".safetensors"):
+        state: Any = read_safetensors(path)
+    else:
+        import inspect
+
+        import torch
+
+        safe = "weights_only" in inspect.signature(torch.load).parameters
+        state = torch.load(path, map_location="cpu", **({"weights_only": True} if safe else {}))
+    own = {objects.bare(k): k for k in model.state_dict()}
+    given = {objects.bare(k): v for k, v in state.items()}
+    model.load_state_dict({own.get(k, k): v for k, v in given.items()})
+
+
+def attach(
+    directory: str | os.PathLike[str],
+    *,
+    model: Any,
+    optimizer: Any = None,
+    scheduler: Any = None,
+    scaler: Any = None,
+    every: int | str | None = "10m",
+    config: Mapping[str, Any] | None = None,
+    begin: str | os.PathLike[str] | None = None,
+    seed: int = 0,
+    seed_generators: bool = True,
+    keep_last: int = 2,
+    keep_every: int = 0,
+    keep_best: int = 0,
+    timeout: float = 600.0,
+    hang_timeout: float = 0.0,
+    **objects_: Any,
+) -> Run:
+    """Collective: opens the checkpoint directory and resumes from its newest intact checkpoint, if
+    there is one. `model`, `optimizer`, `scheduler` and `scaler` are each one object, a list or a
+    mapping; any other object with state_dict() and load_state_dict() comes by a name of its own.
+
+    every: steps between saves, or a time on rank 0's clock, such as "10m"; None: only run.save(), a
+        notice and the end save.
+    config: what the results depend on; a resume with another one is refused.
+    begin: a .pt or .safetensors file with the weights that a new run begins with.
+    seed: of the order of samples and of all default generators, which are seeded before each step
+        from it, the step and the rank (unless seed_generators is False): so a resume continues
+        them.
+    keep_last, keep_every, keep_best: checkpoints that stay: the newest, the multiples of a step,
+    those
+        with the lowest run.validation_loss. 0 for keep_last: all.
+    timeout: seconds to wait for other ranks, for I/O errors to pass, and for the last save.
+    hang_timeout: seconds after which a step that does not end, from the third on, ends the attempt
+        with the stacks of all threads; 0: never."""
+    models = objects.named("model", model)
+    others: dict[str, Any] = {}
+    for kind, given in (("optimizer", optimizer), ("scheduler", scheduler), ("scaler", scaler)):
+        others.update(objects.named(kind, given))
+    for name, given in objects_.items():
+        others.update(objects.named(name, given))
+    for name, value in [*models.items(), *others.items()]:
+        objects.check(name, value)
+    if begin is not None and len(models) != 1:
+        raise Usage("begin= is for one model")
+    return Run(
+        os.fspath(directory),
+        models,
+        others,
+        every=every,
+        config=config,
+        seed=seed,
+        seed_generators=seed_generators,
+        keep=(keep_last, keep_every, keep_best),
+        timeout=timeout,
+        hang_timeout=hang_timeout,
+        begin=None if begin is None else os.fspath(begin),
+    )
+
+
+def load(
+    directory: str | os.PathLike[str], step: int = -1, timeout: float = 60.0
+) -> dict[str, Any]:
+    """Reads a checkpoint without a run: "step", and the state of each object under its name. `step`
+    -1: the newest intact one. The directory may belong to a job that runs."""
+    from .tensors import Reader
+
+    saved = _lib.Handle()
+    path = os.fsencode(os.fspath(directory))
+    _lib.check(_lib.library.muster_saved_open(path, step, timeout, ctypes.byref(saved)))
+    try:
+        values = _values_of(saved)
+        values.pop("run", None)
+        reader = Reader(saved)
+        decoder = Decoder(reader.tensor, reader.array)
+        found = {name: decoder.decode(value) for name, value in values.items()}
+        return {"step": _lib.library.muster_saved_step(saved), **found}
+    finally:
+        _lib.library.muster_saved_close(saved)

@@ -1,0 +1,183 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Tensors of PyTorch and arrays of NumPy as libmuster takes and gives them: in host memory,
+row-major, under the names that safetensors has for their types."""
+
+from __future__ import annotations
+
+import ctypes
+import json
+import struct
+from collections.abc import Iterable
+from typing import Any
+
+from . import _lib, errors
+from .errors import Refused
+
+# As in the table of doc/checkpoint-format.md, section 2: PyTorch's name, safetensors' name.
+_TORCH_TYPES = {
+    "bool": "BOOL",
+    "uint8": "U8",
+    "int8": "I8",
+    "int16": "I16",
+    "uint16": "U16",
+    "int32": "I32",
+    "uint32": "U32",
+    "int64": "I64",
+    "uint64": "U64",
+    "float8_e5m2": "F8_E5M2",
+    "float8_e4m3fn": "F8_E4M3",
+    "float8_e5m2fnuz": "F8_E5M2FNUZ",
+    "float8_e4m3fnuz": "F8_E4M3FNUZ",
+    "float16": "F16",
+    "bfloat16": "BF16",
+    "float32": "F32",
+    "float64": "F64",
+    "complex64": "C64",
+}
+_NAMES = {given: name for name, given in _TORCH_TYPES.items()}
+
+
+def _is_array(value: Any) -> bool:
+    return type(value).__module__.partition(".")[0] == "numpy"
+
+
+class HostTensor:
+    """One tensor in host memory. It holds that memory as long as it lives."""
+
+    def __init__(self, name: str, value: Any):
+        self.name = name
+        if _is_array(value):
+            self._take_array(value)
+        else:
+            self._take_tensor(value)
+        if len(self.shape) > _lib.DIMS:
+            raise Refused(f"{name}: it has {len(self.shape)} dimensions; {_lib.DIMS} are the most")
+
+    def _take_tensor(self, value: Any) -> None:
+        import torch
+
+        kind = type(value)
+        if value.layout is not torch.strided or value.is_quantized:
+            raise Refused(
+                f"{self.name}: a sparse or quantized tensor can't be saved: give its parts"
+            )
+        if value.device.type == "meta":
+            raise Refused(f"{self.name}: a tensor on the meta device has no values")
+        if hasattr(value, "full_tensor") or hasattr(value, "local_shards"):
+            raise Refused(
+                f"{self.name}: a {kind.__name__} is only a part of a tensor: save the whole"
+            )
+        held = value.detach().resolve_conj().resolve_neg()
+        self._held = held.to("cpu").contiguous()
+        dtype = str(held.dtype)[len("torch.") :]
+        if dtype not in _TORCH_TYPES:
+            raise Refused(f"{self.name}: tensors of {held.dtype} can't be saved")
+        self.dtype = _TORCH_TYPES[dtype]
+        self.shape = tuple(self._held.shape)
+        self.data = self._held.data_ptr()
+        self.bytes = self._held.numel() * self._held.element_size()
+
+    def _take_array(self, value: Any) -> None:
+        import numpy
+
+        self._held = numpy.ascontiguousarray(value, dtype=value.dtype.newbyteorder("="))
+        self._held = self._held.reshape(value.shape)  # ascontiguousarray makes 0-d ones 1-d
+        if value.dtype.name not in _TORCH_TYPES:
+            raise Refused(f"{self.name}: arrays of {value.dtype} can't be saved")
+        self.dtype = _TORCH_TYPES[value.dtype.name]
+        self.shape = tuple(value.shape)
+        self.data = self._held.ctypes.data
+        self.bytes = self._held.nbytes
+
+
+def describe(tensors: Iterable[HostTensor]) -> Any:
+    """An array of struct muster_tensor; the tensors must outlive it."""
+    given = list(tensors)
+    described = (_lib.Tensor * len(given))()
+    for one, tensor in zip(described, given):
+        one.name = tensor.name.encode()
+        one.dtype = tensor.dtype.encode()
+        one.dims = len(tensor.shape)
+        one.shape[: len(tensor.shape)] = tensor.shape
+        one.data = tensor.data or None
+    return described
+
+
+class Reader:
+    """Reads the tensors of an open checkpoint, each once."""
+
+    def __init__(self, saved: Any):
+        self._saved = saved
+        self._read: dict[tuple[str, bool], Any] = {}
+        self.shapes: dict[str, tuple[str, tuple[int, ...]]] = {}
+        tensor = _lib.Tensor()
+        for state in (0, 1):
+            for index in range(_lib.library.muster_saved_count(saved, state)):
+                _lib.check(
+                    _lib.library.muster_saved_tensor(saved, state, index, ctypes.byref(tensor))
+                )
+                shape = tuple(tensor.shape[: tensor.dims])
+                self.shapes[tensor.name.decode()] = (tensor.dtype.decode(), shape)
+
+    def _described(self, name: str) -> tuple[str, tuple[int, ...], int]:
+        if name not in self.shapes:
+            raise errors.Error(errors.DATA, f"checkpoint: it has no tensor {name}, which it names")
+        dtype, shape = self.shapes[name]
+        count = 1
+        for length in shape:
+            count *= length
+        return dtype, shape, count
+
+    def _fill(self, name: str, count: int, data: int) -> None:
+        if count > 0:
+            _lib.check(_lib.library.muster_saved_read(self._saved, name.encode(), 0, count, data))
+
+    def tensor(self, name: str) -> Any:
+        import torch
+
+        if (name, False) not in self._read:
+            dtype, shape, count = self._described(name)
+            found = getattr(torch, _NAMES.get(dtype, ""), None)
+            if found is None:
+                raise errors.Error(
+                    errors.USAGE,
+                    f"checkpoint: tensor {name} is of type {dtype}, which PyTorch "
+                    f"{torch.__version__} does not have",
+                )
+            tensor = torch.empty(shape, dtype=found)
+            self._fill(name, count, tensor.data_ptr())
+            self._read[name, False] = tensor
+        return self._read[name, False]
+
+    def array(self, name: str) -> Any:
+        import numpy
+
+        if (name, True) not in self._read:
+            dtype, shape, count = self._described(name)
+            array = numpy.empty(shape, dtype=_NAMES.get(dtype, dtype))
+            self._fill(name, count, array.ctypes.data)
+            self._read[name, True] = array
+        return self._read[name, True]
+
+
+def read_safetensors(path: str) -> dict[str, Any]:
+    """The tensors of a safetensors file, as PyTorch's."""
+    import torch
+
+    with open(path, "rb") as file:
+        (size,) = struct.unpack("<Q", file.read(8))
+        header = json.loads(file.read(size))
+        data = bytearray(file.read())
+    tensors = {}
+    for name, entry in header.items():
+        if name == "__metadata__":
+            continue
+        begin, end = entry["data_offsets"]
+        dtype = getattr(torch, _NAMES[entry["dtype"]])
+        flat = (
+            torch.frombuffer(data, dtype=torch.uint8, count=end - begin, offset=begin)
+            if end > begin
+            else torch.empty(0, dtype=torch.uint8)
+        )
+        tensors[name] = flat.clone().view(dtype).reshape(entry["shape"])
+    return tensors

@@ -1,0 +1,20 @@
+# python/: the package muster, for PyTorch, over libmuster.
+packagedir = $(datadir)/muster/python/muster
+dist_package_DATA = \
+	python/muster/__init__.py \
+	python/muster/__main__.py \
+	python/muster/_lib.py \
+	python/muster/data.py \
+	python/muster/ending.py \
+	python/muster/errors.py \
+	python/muster/metrics.py \
+	python/muster/objects.py \
+	python/muster/process.py \
+	python/muster/run.py \
+	python/muster/tensors.py \
+	python/muster/values.py \
+	python/muster/watch.py \
+	python/muster/workers.py \
+	python/muster/py.typed
+EXTRA_DIST += python/pyproject.toml
+# End of python.mk

@@ -1,0 +1,80 @@
+#!/usr/bin/env bats
+# SPDX-License-Identifier: Apache-2.0
+# The Python package over the installed libmuster, with Debian's PyTorch: its values, its order of
+# samples, and runs of one rank and of several that are killed and told to stop.
+
+load lib/places
+load lib/has_torch
+
+setup() {
+    : "${MUSTER_PREFIX:?the folder that Muster is installed in}"
+    has_torch || skip "no PyTorch: apt-get install python3-torch"
+    export MUSTER_LIBRARY=$MUSTER_PREFIX/lib/libmuster.so.0 PYTHONDONTWRITEBYTECODE=1
+    export PYTHONPATH=$MUSTER_TOP/python:$MUSTER_TOP/tests/python
+    cd "$MUSTER_TOP/tests/python"
+}
+
+# unittests NAME…: modules, classes or functions of tests/python. Each tells how many it has run.
+unittests() {
+    run /usr/bin/python3 -m unittest -v "$@"
+    echo "$output"
+    [ "$status" -eq 0 ]
+    ran=$(sed -n 's/^Ran \([0-9]*\) tests\{0,1\} in .*/\1/p' <<<"$output")
+    [ "$ran" -gt 0 ]
+    [[ $output != *skipped* ]]
+}
+
+@test "values come back as they were, and what has no place is refused by its key" {
+    unittests test_values
+}
+
+@test "every sample once an epoch, the same on any number of ranks" { unittests test_order; }
+
+@test "one rank: killed, stopped, finished, and what can't be" { unittests test_run.One; }
+
+@test "several ranks: notices, workers, lost and hanging ranks" { unittests test_run.Several; }
+
+@test "the checkpoint and the curve of a Python program are those of others" {
+    unittests test_run.Files
+}
+
+# bats test_tags=long
+@test "killed ten times, and with workers of every start method" {
+    export MUSTER_PYTHON_LONG=1
+    unittests test_run.Several \
+        test_run.One.test_killed_again_and_again_it_comes_to_the_same_bits
+}
+
+@test "python3 -m muster tells what it found" {
+    run /usr/bin/python3 -m muster
+    echo "$output"
+    [ "$status" -eq 0 ]
+    [[ $output = *"libmuster: "*"$MUSTER_LIBRARY"* ]]
+    [[ $output = *"PyTorch: "*1.* ]]
+    MUSTER_LIBRARY=/nowhere/libmuster.so.0 PYTHONPATH=$MUSTER_TOP/python \
+        run /usr/bin/python3 -c 'import ctypes.util; ctypes.util.find_library = lambda _: None; import muster'
+    [ "$status" -eq 1 ]
+    [[ ${lines[-1]} = *"couldn't load libmuster: install Muster, or set MUSTER_LIBRARY"* ]]
+}
+
+# A block of doc/pytorch.md goes on from the first one, which makes the run, or makes its own.
+@test "every program in doc/pytorch.md runs" {
+    cat >"$BATS_TEST_TMPDIR/blocks.py" <<'END'
+import pathlib, re, subprocess, sys
+text = pathlib.Path(sys.argv[1]).read_text()
+first, *others = re.findall(r"^```python\n(.*?)^```$", text, re.M | re.S)
+assert len(others) >= 7, len(others)
+for number, block in enumerate(others):
+    program = pathlib.Path(sys.argv[2], f"block{number}.py")
+    whole = block if "muster.init()" in block else first + "\n" + block
+    program.write_text(whole.replace("/shared/", f"{sys.argv[2]}/{number}-"))
+    print(f"--- block {number + 2}", flush=True)
+    done = subprocess.run([sys.executable, program], cwd=sys.argv[2], timeout=300)
+    assert done.returncode == 0, block
+END
+    run /usr/bin/python3 "$BATS_TEST_TMPDIR/blocks.py" "$MUSTER_TOP/doc/pytorch.md" \
+        "$BATS_TEST_TMPDIR"
+    echo "$output"
+    [ "$status" -eq 0 ]
+    [[ $output != *Traceback* ]]
+}

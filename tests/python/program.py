@@ -1,0 +1,166 @@
+# SPDX-License-Identifier: Apache-2.0
+"""A small training for the tests, of one rank or of many: a transformer with dropout, AdamW, a
+scheduler and an average of its weights. Every sample that a rank trains on goes to SEEN/RANK."""
+
+import argparse
+import os
+import random
+import signal
+import time
+
+import muster
+import torch
+import torch.distributed as dist
+
+
+class Tokens(torch.utils.data.Dataset):
+    """Short sequences, with a random token in each: a sample depends on its place in the run."""
+
+    def __init__(self, count):
+        self.count = count
+
+    def __len__(self):
+        return self.count
+
+    def __getitem__(self, i):
+        tokens = (torch.arange(9) * (i % 7 + 1) + i) % 32
+        tokens[int(torch.randint(9, ()))] = int(torch.randint(32, ()))
+        return i, tokens
+
+
+class Transformer(torch.nn.Module):
+    def __init__(self, dropout):
+        super().__init__()
+        self.embedding = torch.nn.Embedding(32, 16)
+        self.layers = torch.nn.TransformerEncoder(
+            torch.nn.TransformerEncoderLayer(16, 2, 32, dropout=dropout, batch_first=True), 1
+        )
+        self.head = torch.nn.Linear(16, 32, bias=False)
+        self.head.weight = self.embedding.weight  # tied
+        self.register_buffer("mask", torch.triu(torch.full((8, 8), float("-inf")), 1))
+        self.register_buffer("seen", torch.zeros((), dtype=torch.int64))
+
+    def forward(self, tokens):
+        self.seen += 1
+        x = self.layers(self.embedding(tokens[:, :-1]), mask=self.mask)
+        return torch.nn.functional.cross_entropy(
+            self.head(x).flatten(0, 1), tokens[:, 1:].flatten()
+        )
+
+
+def parse():
+    parser = argparse.ArgumentParser()
+    parser.add_argument("--run", required=True)
+    parser.add_argument("--seen", help="folder for what each rank has read")
+    parser.add_argument("--samples", type=int, default=256)
+    parser.add_argument("--batch", type=int, default=16)
+    parser.add_argument("--epochs", type=int, default=2)
+    parser.add_argument("--workers", type=int, default=0)
+    parser.add_argument("--start-method", default=None)
+    parser.add_argument("--dropout", type=float, default=0.1)
+    parser.add_argument("--every", default="5")
+    parser.add_argument("--learning-rate", type=float, default=1e-2)
+    parser.add_argument(
+        "--sum", action="store_true", help="add gradients in rank order, without DDP"
+    )
+    parser.add_argument("--pause", type=float, default=0.0, help="seconds a step")
+    parser.add_argument("--stop-at", type=int, default=0)
+    parser.add_argument("--die-after", type=int, default=0,
+                        help="steps, after which rank 0 saves and kills all ranks")  # fmt: skip
+    parser.add_argument("--hang-at", type=int, default=0)
+    parser.add_argument("--hang-timeout", type=float, default=0.0)
+    parser.add_argument("--state", default="", help="python for one more value of the state")
+    return parser.parse_args()
+
+
+class Extra:
+    def __init__(self, text):
+        self.value = eval(text)
+
+    def state_dict(self):
+        return {"value": self.value}
+
+    def load_state_dict(self, state):
+        self.value = state["value"]
+
+
+def add_gradients(model, ranks):
+    for parameter in model.parameters():
+        parts = [torch.empty_like(parameter.grad) for _ in range(ranks)]
+        dist.all_gather(parts, parameter.grad)
+        total = parts[0]
+        for part in parts[1:]:
+            total = total + part
+        parameter.grad = total / ranks
+
+
+def kill_all(run, world):
+    """Right after the save is handed over. Ranks of one node know each other's pids."""
+    if world.rank == 0:
+        run.save()
+        time.sleep(random.SystemRandom().choice([0, 0, 0.001, 0.01, 0.1]))
+        for rank in range(world.world_size - 1, -1, -1):
+            with open(f"{args.run}.pid-{rank}") as file:
+                os.kill(int(file.read()), signal.SIGKILL)
+    time.sleep(1000)
+
+
+def note(rank, step, samples):
+    if args.seen:
+        with open(os.path.join(args.seen, str(rank)), "a") as file:
+            file.write(f"{step} {' '.join(map(str, samples.tolist()))}\n")
+
+
+def main():
+    world = muster.init()
+    if world.world_size > 1:
+        dist.init_process_group("gloo")
+    torch.manual_seed(1)
+    model = Transformer(args.dropout)
+    optimizer = torch.optim.AdamW(model.parameters(), lr=args.learning_rate)
+    scheduler = torch.optim.lr_scheduler.LambdaLR(optimizer, lambda step: 1 / (1 + step / 100))
+    average = torch.optim.swa_utils.AveragedModel(model)
+    extra = {"extra": Extra(args.state)} if args.state else {}
+    run = muster.attach(
+        args.run, model=model, optimizer=optimizer, scheduler=scheduler, average=average,
+        every=args.every, config={"batch": args.batch, "learning_rate": args.learning_rate}, seed=4,
+        timeout=60, hang_timeout=args.hang_timeout, **extra,
+    )  # fmt: skip
+    ddp = model
+    if world.world_size > 1 and not args.sum:
+        ddp = torch.nn.parallel.DistributedDataParallel(model, broadcast_buffers=False)
+    options = {"multiprocessing_context": args.start_method} if args.workers else {}
+    loader = run.loader(
+        Tokens(args.samples), args.batch, epochs=args.epochs, num_workers=args.workers, **options
+    )
+    if args.die_after:
+        with open(f"{args.run}.pid-{world.rank}", "w") as file:
+            file.write(str(os.getpid()))
+        dist.barrier()
+    begun = run.step
+    print(f"rank {world.rank} begins after step {run.step}", flush=True)
+    for samples, tokens in loader:
+        note(world.rank, run.step, samples)
+        if run.step + 1 == args.hang_at and world.rank == 1:
+            time.sleep(1000)
+        loss = ddp(tokens)
+        optimizer.zero_grad()
+        loss.backward()
+        if args.sum and world.world_size > 1:
+            add_gradients(model, world.world_size)
+        optimizer.step()
+        scheduler.step()
+        average.update_parameters(model)
+        run.log({"loss": loss, "samples": len(samples)})
+        time.sleep(args.pause)
+        if run.step + 1 == args.stop_at:
+            run.stop()
+        run.end_step(loss)
+        if args.die_after and run.step == begun + args.die_after:
+            kill_all(run, world)
+    print(f"rank {world.rank} is done after step {run.step}", flush=True)
+
+
+if __name__ == "__main__":
+    args = parse()
+    main()

@@ -1,0 +1,159 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Runs of one rank and of several without Slurm: killed, told to stop, started again."""
+
+import json
+import os
+import pathlib
+import random
+import signal
+import subprocess
+import unittest
+
+from ranks import Case, last_step
+
+LONG = bool(os.environ.get("MUSTER_PYTHON_LONG"))
+
+
+class One(Case):
+    def test_killed_again_and_again_it_comes_to_the_same_bits(self):
+        self.undisturbed()
+        rng = random.Random(3)
+        kills = 10 if LONG else 3
+        for _ in range(kills):
+            before = last_step(self.place)
+            ranks = self.start("--pause", "0.02")
+            ranks.wait_for_step(before + rng.randrange(1, 8))
+            os.kill(ranks.processes[0].pid, signal.SIGKILL)
+            self.assertEqual(ranks.wait(), [-signal.SIGKILL])
+        self.finish(self.start())
+        self.assert_same_result()
+        self.assertEqual(self.seen(), self.seen("undisturbed"))
+        for epoch in (self.seen()[:16], self.seen()[16:]):
+            self.assertEqual(sorted(sum(epoch, [])), list(range(256)))
+
+    def test_it_says_that_it_is_finished(self):
+        self.finish(self.start("--epochs", 1))
+        ranks = self.finish(self.start("--epochs", 1))
+        self.assertIn("muster: the run is finished: it has done its 16 steps", ranks.said())
+        self.assertEqual(len(self.seen()), 16)
+
+    def test_the_program_s_own_stop(self):
+        ranks = self.finish(self.start("--stop-at", 7), 75)
+        self.assertIn("stops after step 8", ranks.said())
+        ranks = self.finish(self.start())
+        self.assertIn("begins after step 8", ranks.said())
+        self.undisturbed()
+        self.assert_same_result()
+
+    def test_what_cannot_be_is_one_line_and_nothing_is_lost(self):
+        self.finish(self.start("--epochs", 1, "--state", "{'a': (1, b'x')}"))
+        state = ["--epochs", 2, "--state", "{'a': 0}"]
+        for options, status, words in (
+            ([*state, "--learning-rate", "0.5"], 2, "learning_rate"),
+            (
+                [*state, "--samples", "100"],
+                2,
+                "samples of the loader 'train' was 256, and is 100 now",
+            ),
+            (
+                ["--epochs", 2, "--state", "lambda: 0"],
+                2,
+                "extra/value: a builtins.function can't be saved",
+            ),
+            (
+                ["--epochs", 2],
+                2,
+                "the checkpoint has extra for attach(), which the program does not",
+            ),
+            ([*state, "--every", "soon"], 2, "every='soon': give a number of steps, or a time"),
+        ):
+            ranks = self.finish(self.start(*options), status)
+            lines = [line for line in ranks.said().splitlines() if "resumed at" not in line]
+            self.assertEqual(len(lines), 1, ranks.said())
+            self.assertTrue(lines[0].startswith("muster: "), lines)
+            self.assertIn(words, lines[0])
+        ranks = self.finish(self.start(*state))
+        self.assertIn("begins after step 16", ranks.said())
+
+
+class Several(Case):
+    def test_a_notice_to_one_rank_stops_all_after_the_same_step(self):
+        self.undisturbed("--sum", count=2)
+        for method, rank in (("fork", 1), ("forkserver", 0), ("spawn", 1))[: 3 if LONG else 2]:
+            before = last_step(self.place)
+            ranks = self.start(
+                "--sum", "--workers", 2, "--start-method", method, "--pause", 0.02, count=2
+            )
+            ranks.wait_for_step(before + 3)
+            # Slurm's reaches the workers and their helpers first, by chance.
+            ranks.signal_all(rank, signal.SIGTERM)
+            ranks.signal_all(rank, signal.SIGUSR2)
+            self.finish(ranks, 75)
+            self.assertNotIn("Traceback", ranks.said())
+            self.assertNotIn("worker", ranks.said())
+            stopped = last_step(self.place)
+            self.assertIn(f"stops after step {stopped}: ", ranks.said(0))
+        ranks = self.finish(self.start("--sum", count=2))
+        self.assertIn(f"begins after step {stopped}\n", ranks.said(1))
+        self.assert_same_result()
+        self.assertEqual(self.seen(), self.seen("undisturbed"))
+
+    def test_a_rank_that_is_killed_ends_the_others_with_69(self):
+        self.undisturbed("--sum", count=2)
+        for victim in (1, 0):
+            ranks = self.start("--sum", "--workers", 1, "--pause", 0.02, count=2)
+            ranks.wait_for_step(last_step(self.place) + 4)
+            os.kill(ranks.processes[victim].pid, signal.SIGKILL)
+            statuses = ranks.wait()
+            self.assertEqual(statuses[1 - victim], 69, ranks.said())
+        self.finish(self.start("--sum", count=2))
+        self.assert_same_result()
+
+    def test_on_any_number_of_ranks_and_workers_the_same_samples(self):
+        self.undisturbed()
+        plan = [(3, 0, None), (2, 2, "spawn"), (1, 1, "fork"), (4, 1, "forkserver")]
+        for count, workers, method in plan[: 4 if LONG else 2]:
+            options = ["--batch", 16, "--workers", workers]
+            options += ["--start-method", method] if method else []
+            stop = last_step(self.place) + 5
+            self.finish(self.start(*options, "--stop-at", stop, count=count), 75)
+        self.finish(self.start("--workers", 2))
+        self.assertEqual(self.seen(), self.seen("undisturbed"))
+
+    def test_a_rank_that_hangs_is_named_with_its_stack(self):
+        ranks = self.start("--sum", "--hang-at", 6, "--hang-timeout", 3, count=2)
+        statuses = ranks.wait()
+        self.assertEqual(statuses[1], 69, ranks.said())
+        self.assertEqual(statuses[0], 69, ranks.said())
+        self.assertIn("rank 1 of 2", ranks.said(1))
+        self.assertIn("has been in step 6 for", ranks.said(1))
+        self.assertIn("program.py", ranks.said(1))
+
+
+class Files(Case):
+    def test_others_read_the_model_and_its_curve(self):
+        self.finish(self.start("--epochs", 1, "--workers", 1))
+        run = pathlib.Path(self.place, "run")
+        step = run / (run / "latest").read_text().strip()
+        names = set()
+        for path in step.glob("model*.safetensors"):
+            with open(path, "rb") as file:
+                size = int.from_bytes(file.read(8), "little")
+                names |= set(json.loads(file.read(size)))
+        self.assertIn("embedding.weight", names)
+        self.assertNotIn("head.weight", names)  # tied
+        tool = os.environ.get("MUSTER_PREFIX", "") + "/bin/"
+        verified = subprocess.run([tool + "muster-ckpt", "verify", "--deep", str(run)])
+        self.assertEqual(verified.returncode, 0)
+        curve = subprocess.run(
+            [tool + "muster-curve", str(run)], stdout=subprocess.PIPE, stderr=subprocess.STDOUT
+        )
+        text = curve.stdout.decode()
+        self.assertEqual(curve.returncode, 0, text)
+        numbers = [line.split()[0] for line in text.splitlines()]
+        self.assertEqual([int(number) for number in numbers if number.isdigit()],
+                         list(range(1, 17)), text)  # fmt: skip
+
+
+if __name__ == "__main__":
+    unittest.main(verbosity=2)
