@@ -96,7 +96,7 @@ static void lift_the_mask_and_get_a_notice(void)
 	sigaddset(&set, SIGTERM);
 	pthread_sigmask(SIG_UNBLOCK, &set, NULL);
 	errno = 42;
-	pthread_kill(pthread_self(), SIGTERM);
+	raise(SIGTERM); /* to this thread */
 	struct pollfd comes = { .fd = notice_fd(), .events = POLLIN };
 	if (errno != 42 || notice_signal() != SIGTERM || poll(&comes, 1, 0) != 1)
 		_exit(3);
