@@ -5,8 +5,8 @@
  * They are blocked in every thread and taken by a dedicated one, not by a handler: oneDNN's
  * generated matrix products (seen with 2.6.3) run with the stack pointer in a heap buffer, and the
  * frame that the kernel would push there for a handler overwrites the memory below it. In a program
- * of other people's some thread may have unblocked a signal, or may be older than the mask. So a
- * handler stands behind the mask, where the default action would end the process. */
+ * of other people's a thread may be older than this mask, or may lift it. There a handler takes the
+ * signal: the default action would end the process. */
 #include "common/notice.h"
 
 #include <errno.h>

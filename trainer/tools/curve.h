@@ -23,8 +23,8 @@ struct curve {
 };
 
 /* Reads every metrics-N.jsonl of the folder in the order of N, and passes over lines that are no
- * point of a curve. -1 with status EXIT_DATA names the
- * file and line that can't be read; a bad last line of a file is no error. */
+ * point of a curve. -1 with status EXIT_DATA names the file and line that can't be read; a bad last
+ * line of a file is no error. */
 int curve_read(int dirfd, struct curve *curve, struct err *err);
 /* The N of all metrics-N.jsonl in the folder, ascending, malloc'ed; NULL when there are none. */
 int curve_attempts(int dirfd, int **attempts, size_t *count, struct err *err);

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* States that change from save to save: each comes back whole, under any of its names and in any
- * pieces; what can't be saved has its line; a run's identity is kept; and
- * memory is not used that is not there. */
+ * pieces; what can't be saved has its line; a run's identity is kept; and memory is not used that
+ * is not there. */
 #include "config.h"
 
 #include <fcntl.h>

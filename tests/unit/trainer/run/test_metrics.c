@@ -154,8 +154,7 @@ static void damage_in_the_middle_is_named(void **state)
 	remove_folder(dir, 1);
 }
 
-/* As a program in Python writes them: a step without a norm, a line without a loss, a validation.
- */
+/* As a program in Python writes them: a step without a norm, a line without a loss. */
 static void what_a_program_logs_beside_the_loss_is_passed_over(void **state)
 {
 	static const char lines[] =
