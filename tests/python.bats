@@ -4,13 +4,14 @@
 # samples, and runs of one rank and of several that are killed and told to stop.
 
 load lib/places
+load lib/wait_for
 load lib/has_torch
 
 setup() {
     : "${MUSTER_PREFIX:?the folder that Muster is installed in}"
     has_torch || skip "no PyTorch: apt-get install python3-torch"
     export MUSTER_LIBRARY=$MUSTER_PREFIX/lib/libmuster.so.0 PYTHONDONTWRITEBYTECODE=1
-    export PYTHONPATH=$MUSTER_TOP/python:$MUSTER_TOP/tests/python
+    export PYTHONPATH=$MUSTER_PREFIX/share/muster/python:$MUSTER_TOP/tests/python
     cd "$MUSTER_TOP/tests/python"
 }
 
@@ -25,7 +26,7 @@ unittests() {
 }
 
 @test "values come back as they were, and what has no place is refused by its key" {
-    unittests test_values
+    unittests test_values test_objects
 }
 
 @test "every sample once an epoch, the same on any number of ranks" { unittests test_order; }
@@ -45,14 +46,37 @@ unittests() {
         test_run.One.test_killed_again_and_again_it_comes_to_the_same_bits
 }
 
+@test "under torchrun: a run of two ranks, and one line where nothing says how they meet" {
+    cd "$BATS_TEST_TMPDIR"
+    local options=(--run run --samples 64 --epochs 1)
+    torchrun() {
+        timeout "$HANG" /usr/bin/python3 -m torch.distributed.run --nproc_per_node=2 \
+            "$MUSTER_TOP/tests/python/program.py" "${options[@]}" 2>&1 3>&-
+    }
+    run torchrun
+    echo "$output"
+    [ "$status" -ne 0 ]
+    [ "$(grep -c '^muster: rendezvous: .*: start the ranks with .* set MUSTER_RDZV_DIR' \
+        <<<"$output")" -ge 1 ]
+    mkdir meeting
+    MUSTER_RDZV_DIR=$PWD/meeting run torchrun
+    echo "$output"
+    [ "$status" -eq 0 ]
+    [ "$(grep -c '^rank [01] is done after step 4$' <<<"$output")" -eq 2 ]
+}
+
 @test "python3 -m muster tells what it found" {
     run /usr/bin/python3 -m muster
     echo "$output"
     [ "$status" -eq 0 ]
     [[ $output = *"libmuster: "*"$MUSTER_LIBRARY"* ]]
     [[ $output = *"PyTorch: "*1.* ]]
-    MUSTER_LIBRARY=/nowhere/libmuster.so.0 PYTHONPATH=$MUSTER_TOP/python \
-        run /usr/bin/python3 -c 'import ctypes.util; ctypes.util.find_library = lambda _: None; import muster'
+    # Where the machine has a libmuster, too.
+    MUSTER_LIBRARY=/nowhere/libmuster.so.0 run /usr/bin/python3 -c '
+import ctypes
+def missing(name): raise OSError(name)
+ctypes.CDLL = missing
+import muster'
     [ "$status" -eq 1 ]
     [[ ${lines[-1]} = *"couldn't load libmuster: install Muster, or set MUSTER_LIBRARY"* ]]
 }

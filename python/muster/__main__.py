@@ -10,7 +10,7 @@ import shutil
 from . import _lib
 
 _LAUNCHERS = (
-    ("MUSTER_RANK_SOURCE", "Muster's plugin"),
+    ("MUSTER_ATTEMPT", "Slurm with Muster's plugin"),
     ("PMIX_RANK", "PMIx"),
     ("PMI_RANK", "PMI2"),
     (
@@ -22,8 +22,6 @@ _LAUNCHERS = (
 
 
 def _launcher() -> str:
-    if "MUSTER_ATTEMPT" in os.environ:
-        return "Slurm with Muster's plugin"
     for name, what in _LAUNCHERS:
         if name in os.environ:
             return what

@@ -46,17 +46,21 @@ class Order:
         steps = ctypes.c_uint64()
         _lib.check(_lib.library.muster_order_steps(ctypes.byref(self._order), ctypes.byref(steps)))
         self.epoch_steps: int = steps.value
-        self.samples, self.global_batch = samples, global_batch
+        self._samples, self._global_batch = samples, global_batch
 
     def batch_size(self, step: int) -> int:
         """The samples of all ranks in a step: fewer in an epoch's last one, without drop_last."""
-        left = self.samples - step % self.epoch_steps * self.global_batch
-        return min(self.global_batch, left)
+        left = self._samples - step % self.epoch_steps * self._global_batch
+        return min(self._global_batch, left)
+
+    def bounds(self, step: int, rank: int, world_size: int) -> tuple[int, int]:
+        """The places in the batch that are the rank's: [first, end)."""
+        size = self.batch_size(step)
+        return rank * size // world_size, (rank + 1) * size // world_size
 
     def share(self, step: int, rank: int, world_size: int) -> tuple[int, list[int]]:
         """The place of the rank's first sample in the batch, and its samples."""
-        size = self.batch_size(step)
-        first, end = rank * size // world_size, (rank + 1) * size // world_size
+        first, end = self.bounds(step, rank, world_size)
         found = (ctypes.c_uint64 * (end - first))()
         _lib.check(
             _lib.library.muster_order_samples(
@@ -67,7 +71,7 @@ class Order:
 
 
 class Sampler:
-    """For a DataLoader of one's own: `batch_sampler=Sampler(…)` yields this rank's samples for one
+    """For a DataLoader of one's own: as its batch_sampler it yields this rank's samples for one
     step after the other, from `step` on, for `epochs` epochs or up to `steps` steps in all."""
 
     def __init__(
@@ -102,10 +106,9 @@ class Sampler:
                 f"a batch has {fewest} samples for {world_size} ranks: each needs one; make "
                 "global_batch larger, or give drop_last=True"
             )
-        self.steps = steps if steps is not None else self._steps_of(epochs)
-
-    def _steps_of(self, epochs: int | None) -> int | None:
-        return None if epochs is None else epochs * self.order.epoch_steps
+        if steps is None and epochs is not None:
+            steps = epochs * self.order.epoch_steps
+        self.steps = steps
 
     def __len__(self) -> int:
         """The steps that are left."""
@@ -129,10 +132,9 @@ class _Microbatches:
 
     def parts(self, step: int) -> int:
         """How many of them this rank has in a step."""
-        batch = self._sampler.order.batch_size(step)
-        rank, ranks = self._sampler.rank, self._sampler.world_size
-        share = (rank + 1) * batch // ranks - rank * batch // ranks
-        return 1 if self._size is None else -(-share // self._size)
+        sampler = self._sampler
+        first, end = sampler.order.bounds(step, sampler.rank, sampler.world_size)
+        return 1 if self._size is None else -((first - end) // self._size)
 
     def __iter__(self) -> Iterator[list[tuple[int, int, int]]]:
         step = self._sampler.step
@@ -195,9 +197,7 @@ class Loader:
     ):
         for name in _OURS:
             if name in options:
-                raise TypeError(
-                    f"muster: run.loader() decides {name}: give global_batch and microbatch"
-                )
+                raise Usage(f"run.loader() decides {name}: give global_batch and microbatch")
         self._run, self._sampler, self._microbatch = run, sampler, microbatch
         self._keys = _Microbatches(sampler, microbatch)
         self._dataset = _Keyed(dataset, run.seed) if seed_samples else _Plain(dataset)
@@ -233,7 +233,7 @@ class Loader:
             end = (self.epoch + 1) * self._sampler.order.epoch_steps
             yield self.epoch, self._until(end if steps is None else min(end, steps))
             if self._run.step < end and self._run.step != steps:
-                raise RuntimeError("muster: read each epoch of loader.epochs() to its end")
+                raise Usage("read each epoch of loader.epochs() to its end")
         self._end()
 
     def _until(self, end: int | None) -> Iterator[Any]:
@@ -249,9 +249,7 @@ class Loader:
             run.begin_step(in_loader=True)
             yield parts if self._microbatch is not None else parts[0]
             if run.step == step:
-                raise RuntimeError(
-                    "muster: call run.end_step() once for each batch of run.loader()"
-                )
+                raise Usage("call run.end_step() once for each batch of run.loader()")
 
     def _end(self) -> None:
         """Lets the workers go; the run may be over."""
@@ -265,7 +263,7 @@ def check_dataset(dataset: Any) -> None:
     import torch.utils.data
 
     if isinstance(dataset, torch.utils.data.IterableDataset) or not hasattr(dataset, "__len__"):
-        raise TypeError(
-            f"muster: a {type(dataset).__name__} can't be read at any place, so a run could not "
+        raise Usage(
+            f"a {type(dataset).__name__} can't be read at any place, so a run could not "
             "resume in it: give a dataset with __getitem__ and __len__"
         )

@@ -33,12 +33,15 @@ _LOST_TEXTS = (
 )
 
 
+_AGREE_SECONDS = 10.0  # for the others to hear why this rank ends
+
+
 def is_lost_peer(error: BaseException) -> bool:
     """Whether an error is not this rank's, but says that another rank is gone."""
     if type(error).__name__ in _LOST_TYPES:
         return True
     text = str(error).lower()
-    return isinstance(error, (RuntimeError, OSError)) and any(part in text for part in _LOST_TEXTS)
+    return isinstance(error, RuntimeError) and any(part in text for part in _LOST_TEXTS)
 
 
 def status_of(error: BaseException) -> int:
@@ -95,9 +98,15 @@ def _uncaught(before: Any, kind: Any, value: BaseException, trace: Any) -> None:
         before(kind, value, trace)
     if hasattr(sys, "ps1") or sys.flags.interactive:
         return
-    why = f"{kind.__name__}: {value}"
+    why = " ".join(f"{kind.__name__}: {value}".split()).encode("utf-8", "replace")[:400]
+    world = process.opened()
     if _run is not None and not _run.ended:
         close(_run, status, why)
+    elif world is not None:
+        # The others may wait for this rank in a call of libmuster's: all get its line there.
+        _lib.library.muster_agree(world.handle, status, why, _AGREE_SECONDS)
+        _lib.library.muster_close(world.handle, 0)
+        process.forget()
     if not isinstance(value, errors.Error) and status == errors.LOST:
         _say("another rank is gone: this one ends with 69, and the job comes back")
     _leave(status)
@@ -129,11 +138,11 @@ def end(run: Run, status: int) -> None:
         raise errors.Error(ended, _lib.error_text())
 
 
-def close(run: Run, status: int, why: str) -> None:
+def close(run: Run, status: int, why: bytes) -> None:
     """This rank ends alone. What was handed over is still written."""
     run.give_up()
     if run.world.rank == 0 and run.ckpt:
-        _lib.library.muster_ckpt_close(run.ckpt, status, why.encode("utf-8", "replace")[:400])
+        _lib.library.muster_ckpt_close(run.ckpt, status, why)
     run.ckpt = None
     _lib.library.muster_close(run.world.handle, 0)
     process.forget()

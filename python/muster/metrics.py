@@ -12,6 +12,8 @@ import sys
 from collections.abc import Mapping
 from typing import Any
 
+from .errors import Usage
+
 _BITS = ("loss", "norm", "validation_loss")  # also given as the bits of a single
 
 
@@ -20,7 +22,7 @@ def _number(name: str, value: Any) -> Any:
         return None
     if value is None or isinstance(value, (bool, int, float, str)):
         return value
-    raise TypeError(f"muster: run.log(): {name} is a {type(value).__name__}, not a number or text")
+    raise Usage(f"run.log(): {name} is a {type(value).__name__}, not a number or text")
 
 
 def _single_bits(value: Any) -> str:

@@ -8,11 +8,12 @@ from collections.abc import Iterable, Mapping
 from typing import Any
 
 from . import errors
-from .errors import Refused
-from .tensors import HostTensor, Reader
+from .errors import Usage
+from .tensors import HostTensor, Reader, checked_type, read_safetensors
 from .values import Decoder, Encoder, Json
 
-_PREFIXES = ("module.", "_orig_mod.")  # of DistributedDataParallel, DataParallel, torch.compile
+_WRAPPED = "module."  # in front of all names: DistributedDataParallel, DataParallel
+_COMPILED = "_orig_mod."  # in front of a compiled part's names: torch.compile
 _FUNCTIONS = (types.FunctionType, types.MethodType, types.BuiltinFunctionType)
 
 
@@ -30,22 +31,20 @@ def named(kind: str, given: Any) -> dict[str, Any]:
 def check(name: str, value: Any) -> None:
     for method in ("state_dict", "load_state_dict"):
         if not callable(getattr(value, method, None)):
-            raise TypeError(
-                f"muster: {name}: a {type(value).__name__} has no {method}(), so it can't be "
+            raise Usage(
+                f"{name}: a {type(value).__name__} has no {method}(), so it can't be "
                 "saved: give an object that has, or leave it out"
             )
 
 
-def bare(name: str) -> str:
-    """A parameter's name in the bare model, whatever wraps the model."""
-    again = True
-    while again:
-        again = False
-        for prefix in _PREFIXES:
-            if name.startswith(prefix):
-                name, again = name[len(prefix) :], True
-            name = name.replace("." + prefix, ".") if prefix == "_orig_mod." else name
-    return name
+def bare_names(names: Iterable[str]) -> dict[str, str]:
+    """For each of a model's names the one in the bare model, whatever wraps it. Where two would
+    become one, none changes."""
+    own = list(names)
+    bare = [name.replace(_COMPILED, "") for name in own]
+    while bare and all(name.startswith(_WRAPPED) for name in bare):
+        bare = [name[len(_WRAPPED) :] for name in bare]
+    return dict(zip(own, bare if len(set(bare)) == len(own) else own))
 
 
 def _state_of(value: Any) -> Any:
@@ -83,7 +82,14 @@ class Collected:
         """Names in the files are the bare model's; with several models each has its own in
         front."""
         front = "" if name == "model" else name.partition(".")[2] + "."
-        return {bare(k): encoder.encode(v, front + bare(k)) for k, v in module.state_dict().items()}
+        state = module.state_dict()
+        bare = bare_names(state)
+        return {bare[k]: encoder.encode(v, front + bare[k]) for k, v in state.items()}
+
+    def check(self) -> None:
+        """Refuses what can't be saved, without a copy of it."""
+        for name, value in [*self._model.items(), *self._state.items()]:
+            checked_type(name, value)
 
     def copies(self) -> tuple[list[HostTensor], list[HostTensor]]:
         """The tensors in host memory: those of the models and the others."""
@@ -101,7 +107,7 @@ def _problem(name: str, saved: Iterable[str], own: Iterable[str]) -> str | None:
 
 
 def _load_model(name: str, module: Any, state: Mapping[str, Any]) -> None:
-    own = {bare(k): k for k in module.state_dict()}
+    own = {bare: name for name, bare in bare_names(module.state_dict()).items()}
     problem = _problem(name, state, own)
     if problem:
         raise errors.Error(
@@ -127,7 +133,35 @@ def restore(
             else:
                 value.load_state_dict(state)
         except (RuntimeError, ValueError, KeyError, TypeError) as error:
-            if isinstance(error, (errors.Error, Refused)):
+            if isinstance(error, errors.Error):
                 raise
             text = " ".join(str(error).split())
             raise errors.Error(errors.DATA, f"resume: couldn't load {name}: {text}") from error
+
+
+def begin_from(path: str, model: Any) -> None:
+    """Loads the weights that a new run begins with, from a .safetensors or a .pt file."""
+    try:
+        state = read_safetensors(path) if path.endswith(".safetensors") else _read_pt(path)
+        bare, whole = bare_names(state), model.state_dict()
+        own = {given: name for name, given in bare_names(whole).items()}
+        found = {own.get(bare[k], k): v for k, v in state.items()}
+        model.load_state_dict({**_tied_to(found, whole), **found})
+    except Exception as error:  # the file may be anything
+        text = " ".join(str(error).split())
+        raise Usage(f"begin={path}: couldn't load it: {type(error).__name__}: {text}") from error
+
+
+def _tied_to(found: Mapping[str, Any], whole: Mapping[str, Any]) -> dict[str, Any]:
+    """What a model has under other names, too: a file may have tied weights only once."""
+    places = {whole[k].data_ptr(): v for k, v in found.items() if k in whole and whole[k].numel()}
+    return {k: places[v.data_ptr()] for k, v in whole.items() if v.data_ptr() in places}
+
+
+def _read_pt(path: str) -> Any:
+    import inspect
+
+    import torch
+
+    safe = "weights_only" in inspect.signature(torch.load).parameters
+    return torch.load(path, map_location="cpu", **({"weights_only": True} if safe else {}))

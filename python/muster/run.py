@@ -15,13 +15,12 @@ from typing import Any
 from . import _lib, data, ending, errors, objects, process, workers
 from .errors import Usage
 from .metrics import Metrics
-from .tensors import describe, read_safetensors
+from .tensors import Reader, describe
 from .values import Decoder, Json, dumps
 from .watch import Watch
 
-_STOP, _END = 1, 2  # flags of the word after each step
+_STOP = 1  # flag of the word after each step: all ranks stop
 _UNITS = {"s": 1.0, "m": 60.0, "h": 3600.0}
-_LOOK_AT_STEPS = (1, 20)  # of an attempt, after which workers are looked at
 
 
 class Stop(SystemExit):
@@ -34,16 +33,6 @@ class Save:
 
     def __init__(self, run: Run, step: int):
         self._run, self.step = run, step
-
-    def done(self) -> bool:
-        """Whether it is durable; raises muster.Error if it failed."""
-        try:
-            self.wait(1e-3)
-        except errors.Error as error:
-            if error.status == errors.LOST and "still" in str(error):
-                return False
-            raise
-        return True
 
     def wait(self, timeout: float = 0.0) -> None:
         """Waits until it is durable; raises muster.Error if it failed or still runs then. 0: the
@@ -110,35 +99,31 @@ class Run:
         self.loss: Any = None
         self.validation_loss: float | None = None
         self._models, self._others = models, others
-        self._every, self._timeout = _Every(every), timeout
+        self._every, self.timeout = _Every(every), timeout
         self._seed_generators = seed_generators
         self._loaders: dict[str, Any] = {}
-        self._flags = self._own_steps = 0
+        self._flags = 0
+        self.own_steps = 0  # of this attempt
         self._saved_step = -1
-        self._drained = self._ended = False
+        self._drained = self.ended = False
         identity = _identity(config, seed)
         self._watch = Watch(self, hang_timeout)
         self._in_step = False  # between a batch of the loader and its end_step
-        objects.Collected(
-            models, others
-        ).copies()  # what can't be saved is refused now, not in hours
-        self._open(identity, keep)
-        if begin is not None and not self.resumed:
-            _begin_from(begin, next(iter(models.values())))
+        objects.Collected(models, others).check()  # now, not at the first save
+        self._open(identity, keep, begin)
         self._metrics = Metrics(directory, _lib.library.muster_ckpt_attempt(self.ckpt))
         ending.register(self)
         _lib.check(_lib.library.muster_word_begin(self.world.handle, timeout))
         self.begin_step()
-        workers.warn_of_unprotected()
 
-    def _open(self, identity: str, keep: tuple[int, int, int]) -> None:
+    def _open(self, identity: str, keep: tuple[int, int, int], begin: str | None) -> None:
         plan = _lib.Plan(
             size=ctypes.sizeof(_lib.Plan),
             dir=os.fsencode(self.directory),
             keep_last=keep[0],
             keep_every=keep[1],
             keep_best=keep[2],
-            timeout=self._timeout,
+            timeout=self.timeout,
             identity=identity.encode(),
         )
         ckpt, saved = _lib.Handle(), _lib.Handle()
@@ -146,30 +131,32 @@ class Run:
             _lib.library.muster_ckpt_resume_state(
                 self.world.handle,
                 ctypes.byref(plan),
-                self._timeout,
+                self.timeout,
                 ctypes.byref(ckpt),
                 ctypes.byref(saved),
             )
         )
         self.ckpt = ckpt
         try:
-            self._restore(saved)
+            self._restore(saved, begin)
         except BaseException as error:
-            ending.close(self, getattr(error, "status", errors.FAULT), str(error))
+            ending.close(self, getattr(error, "status", errors.FAULT), str(error).encode())
             raise
         finally:
             _lib.library.muster_saved_close(saved)
 
-    def _restore(self, saved: Any) -> None:
+    def _restore(self, saved: Any, begin: str | None) -> None:
         error: BaseException | None = None
         try:
             if saved:
                 self._fill(saved)
+            elif begin is not None:
+                objects.begin_from(begin, next(iter(self._models.values())))
         except Exception as caught:  # the others must hear of it
             error = caught
         status = getattr(error, "status", errors.FAULT) if error else errors.OK
         why = " ".join(str(error).split()).encode() if error else None
-        agreed = _lib.library.muster_agree(self.world.handle, status, why, self._timeout)
+        agreed = _lib.library.muster_agree(self.world.handle, status, why, self.timeout)
         if error:
             raise error
         _lib.check(agreed)
@@ -178,9 +165,7 @@ class Run:
         values = _values_of(saved)
         own = values.pop("run", None)
         if not isinstance(own, dict):
-            raise errors.Error(
-                errors.USAGE, "resume: the checkpoint is not one of a Python program"
-            )
+            raise Usage("resume: the checkpoint is not one of a Python program")
         objects.restore(saved, values, self._models, self._others)
         self.step = self._saved_step = _lib.library.muster_saved_step(saved)
         self._loaders = own["loaders"]
@@ -202,23 +187,25 @@ class Run:
         """Call it once after each step, on all ranks. It saves where a save is due. If any rank has
         got a notice, it saves, ends the run on all ranks and raises Stop. `loss`, a number or a
         tensor of one, is recorded with saves."""
-        if self._ended or self._drained:
-            raise RuntimeError("muster: end_step() after the run has ended")
+        if self.ended or self._drained:
+            raise Usage("end_step(): the run has ended: a run has one loop, to its last step")
+        seeded_by_loader, self._in_step = self._in_step, False
         self.step += 1
-        self._in_step = False
-        self._own_steps += 1
+        self.own_steps += 1
         self.phase = "end_step"
         self.loss = loss.detach() if hasattr(loss, "detach") else loss
         self._watch.beat()
         process.mask_notices()
-        if self._own_steps in _LOOK_AT_STEPS:
+        if self.own_steps == 1:
             workers.warn_of_unprotected()
-        if self._word() & _STOP:
-            self._stop()
+        flags, rank = self._word()
+        if flags & _STOP:
+            self._stop(rank)
         if self.world.rank == 0 and self._every.is_due(self.step):
             self.save()
         self._watch.beat()
-        self.begin_step()
+        if not seeded_by_loader:
+            self.begin_step()
 
     def save(self) -> Save:
         """Saves the state after the last step. Returns once it is copied and handed over; rank 0
@@ -272,10 +259,9 @@ class Run:
         }
         for key, value in self._loaders.get(name, given).items():
             if given.get(key) != value:
-                raise errors.Error(
-                    errors.USAGE,
+                raise Usage(
                     f"resume: {key} of the loader '{name}' was {value}, and is {given.get(key)} "
-                    "now: give the same, or the program a directory of its own",
+                    "now: give the same, or the program a directory of its own"
                 )
         self._loaders[name] = given
         return data.Loader(self, dataset, sampler, microbatch, seed_samples, options)
@@ -292,9 +278,9 @@ class Run:
     def finish(self) -> None:
         """Collective: saves the last state and ends the run. At a program's natural end it comes by
         itself."""
-        if not self._ended:
+        if not self.ended:
             self.drain()
-            self._ended = True
+            self.ended = True
             ending.end(self, errors.OK)
 
     def __enter__(self) -> Run:
@@ -321,33 +307,26 @@ class Run:
 
     def drain(self) -> None:
         """After the last step: all words are said, and the last state is saved."""
-        if self._drained or self._ended:
+        if self._drained or self.ended:
             return
         self._drained = True
         self._watch.end()
         flags, rank = ctypes.c_uint64(), ctypes.c_int()
         _lib.check(
             _lib.library.muster_word_end(
-                self.world.handle, ctypes.byref(flags), ctypes.byref(rank), self._timeout
+                self.world.handle, ctypes.byref(flags), ctypes.byref(rank), self.timeout
             )
         )
         if self.step > 0:
             self.save()
 
-    @property
-    def timeout(self) -> float:
-        return self._timeout
-
-    @property
-    def ended(self) -> bool:
-        return self._ended
-
     def give_up(self) -> None:
         """The run has failed: nothing more is saved."""
-        self._ended = True
+        self.ended = True
         self._watch.end()
 
-    def _word(self) -> int:
+    def _word(self) -> tuple[int, int]:
+        """The flags of all ranks after the step before, and the lowest rank that has set any."""
         if process.notice() is not None:
             self._flags |= _STOP
         flags, rank = ctypes.c_uint64(), ctypes.c_int()
@@ -357,18 +336,16 @@ class Run:
                 self._flags,
                 ctypes.byref(flags),
                 ctypes.byref(rank),
-                self._watch.word_timeout(self._own_steps),
+                self._watch.word_timeout(),
             )
         )
-        self._first_to_stop = rank.value
-        return flags.value
+        return flags.value, rank.value
 
-    def _stop(self) -> None:
-        who = self._first_to_stop
+    def _stop(self, who: int) -> None:
         why = process.notice() or "a notice"
         self.say(f"stops after step {self.step}: {why} on rank {who} ({self.world.node(who)})")
         self.drain()
-        self._ended = True
+        self.ended = True
         ending.end(self, errors.REQUEUE)
         raise Stop(errors.REQUEUE)
 
@@ -400,22 +377,6 @@ def _values_of(saved: Any) -> dict[str, Json]:
     return values if isinstance(values, dict) else {}
 
 
-def _begin_from(path: str, model: Any) -> None:
-    """The weights that a new run begins with."""
-    if str(path).endswith(".safetensors"):
-        state: Any = read_safetensors(path)
-    else:
-        import inspect
-
-        import torch
-
-        safe = "weights_only" in inspect.signature(torch.load).parameters
-        state = torch.load(path, map_location="cpu", **({"weights_only": True} if safe else {}))
-    own = {objects.bare(k): k for k in model.state_dict()}
-    given = {objects.bare(k): v for k, v in state.items()}
-    model.load_state_dict({own.get(k, k): v for k, v in given.items()})
-
-
 def attach(
     directory: str | os.PathLike[str],
     *,
@@ -444,11 +405,10 @@ def attach(
     config: what the results depend on; a resume with another one is refused.
     begin: a .pt or .safetensors file with the weights that a new run begins with.
     seed: of the order of samples and of all default generators, which are seeded before each step
-        from it, the step and the rank (unless seed_generators is False): so a resume continues
-        them.
+        from it, the step and the rank (unless seed_generators is False): so a resume goes on with
+        the same numbers.
     keep_last, keep_every, keep_best: checkpoints that stay: the newest, the multiples of a step,
-    those
-        with the lowest run.validation_loss. 0 for keep_last: all.
+        those with the lowest run.validation_loss. 0 for keep_last: all.
     timeout: seconds to wait for other ranks, for I/O errors to pass, and for the last save.
     hang_timeout: seconds after which a step that does not end, from the third on, ends the attempt
         with the stacks of all threads; 0: never."""
@@ -482,8 +442,6 @@ def load(
 ) -> dict[str, Any]:
     """Reads a checkpoint without a run: "step", and the state of each object under its name. `step`
     -1: the newest intact one. The directory may belong to a job that runs."""
-    from .tensors import Reader
-
     saved = _lib.Handle()
     path = os.fsencode(os.fspath(directory))
     _lib.check(_lib.library.muster_saved_open(path, step, timeout, ctypes.byref(saved)))

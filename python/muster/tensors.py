@@ -41,53 +41,48 @@ def _is_array(value: Any) -> bool:
     return type(value).__module__.partition(".")[0] == "numpy"
 
 
+def _why_not(value: Any) -> str | None:
+    """Why a tensor of PyTorch can't be saved."""
+    import torch
+
+    if value.layout is not torch.strided or value.is_quantized:
+        return "a sparse or quantized tensor can't be saved: give its parts"
+    if value.device.type == "meta":
+        return "a tensor on the meta device has no values"
+    if hasattr(value, "full_tensor") or hasattr(value, "local_shards"):
+        return f"a {type(value).__name__} is only a part of a tensor: save the whole"
+    return None
+
+
+def checked_type(name: str, value: Any) -> str:
+    """The type of a tensor or an array as safetensors names it. Refuses what can't be saved; copies
+    nothing."""
+    why = None if _is_array(value) else _why_not(value)
+    dtype = value.dtype.name if _is_array(value) else str(value.dtype)[len("torch.") :]
+    if why is None and dtype not in _TORCH_TYPES:
+        why = f"values of type {dtype} can't be saved"
+    if why is None and value.ndim > _lib.DIMS:
+        why = f"it has {value.ndim} dimensions; {_lib.DIMS} are the most"
+    if why is not None:
+        raise Refused(f"{name}: {why}")
+    return _TORCH_TYPES[dtype]
+
+
 class HostTensor:
     """One tensor in host memory. It holds that memory as long as it lives."""
 
     def __init__(self, name: str, value: Any):
         self.name = name
-        if _is_array(value):
-            self._take_array(value)
-        else:
-            self._take_tensor(value)
-        if len(self.shape) > _lib.DIMS:
-            raise Refused(f"{name}: it has {len(self.shape)} dimensions; {_lib.DIMS} are the most")
-
-    def _take_tensor(self, value: Any) -> None:
-        import torch
-
-        kind = type(value)
-        if value.layout is not torch.strided or value.is_quantized:
-            raise Refused(
-                f"{self.name}: a sparse or quantized tensor can't be saved: give its parts"
-            )
-        if value.device.type == "meta":
-            raise Refused(f"{self.name}: a tensor on the meta device has no values")
-        if hasattr(value, "full_tensor") or hasattr(value, "local_shards"):
-            raise Refused(
-                f"{self.name}: a {kind.__name__} is only a part of a tensor: save the whole"
-            )
-        held = value.detach().resolve_conj().resolve_neg()
-        self._held = held.to("cpu").contiguous()
-        dtype = str(held.dtype)[len("torch.") :]
-        if dtype not in _TORCH_TYPES:
-            raise Refused(f"{self.name}: tensors of {held.dtype} can't be saved")
-        self.dtype = _TORCH_TYPES[dtype]
-        self.shape = tuple(self._held.shape)
-        self.data = self._held.data_ptr()
-        self.bytes = self._held.numel() * self._held.element_size()
-
-    def _take_array(self, value: Any) -> None:
-        import numpy
-
-        self._held = numpy.ascontiguousarray(value, dtype=value.dtype.newbyteorder("="))
-        self._held = self._held.reshape(value.shape)  # ascontiguousarray makes 0-d ones 1-d
-        if value.dtype.name not in _TORCH_TYPES:
-            raise Refused(f"{self.name}: arrays of {value.dtype} can't be saved")
-        self.dtype = _TORCH_TYPES[value.dtype.name]
+        self.dtype = checked_type(name, value)
         self.shape = tuple(value.shape)
-        self.data = self._held.ctypes.data
-        self.bytes = self._held.nbytes
+        if _is_array(value):
+            import numpy
+
+            self._held = numpy.ascontiguousarray(value, dtype=value.dtype.newbyteorder("="))
+            self.data = self._held.ctypes.data
+        else:
+            self._held = value.detach().resolve_conj().resolve_neg().to("cpu").contiguous()
+            self.data = self._held.data_ptr()
 
 
 def describe(tensors: Iterable[HostTensor]) -> Any:

@@ -23,27 +23,26 @@ _NEVER = 1e8
 class Watch:
     def __init__(self, run: Run, seconds: float):
         self._run, self._seconds = run, seconds
-        self._beats, self._last = 0, time.monotonic()
+        self._last = time.monotonic()
         self._over = threading.Event()
         if seconds > 0:
             threading.Thread(target=self._look, name="muster-watch", daemon=True).start()
 
     def beat(self) -> None:
-        self._beats += 1
         self._last = time.monotonic()
 
     def end(self) -> None:
         self._over.set()
 
-    def word_timeout(self, steps: int) -> float:
-        return self._seconds if self._seconds > 0 and steps >= _FROM_STEP else _NEVER
+    def word_timeout(self) -> float:
+        looks = self._seconds > 0 and self._run.own_steps >= _FROM_STEP
+        return self._seconds if looks else _NEVER
 
     def _look(self) -> None:
         limit = self._seconds * _LATER + 2
         while not self._over.wait(min(1.0, self._seconds / 4)):
             late = time.monotonic() - self._last
-            # Two beats a step: one as it ends, one as the next begins.
-            if self._beats >= 2 * _FROM_STEP and late > limit and not self._over.is_set():
+            if self._run.own_steps >= _FROM_STEP and late > limit and not self._over.is_set():
                 self._give_up(late)
 
     def _give_up(self, seconds: float) -> None:

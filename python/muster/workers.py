@@ -11,15 +11,14 @@ import sys
 from typing import Any
 
 from . import _lib, process
+from .errors import Usage
 
 
 def worker_init(_worker: int = 0) -> None:
     """The worker_init_fn of a DataLoader that is not run.loader's."""
     trainer = os.environ.get(process.TRAINER)
     if trainer is None:
-        raise RuntimeError(
-            "muster.worker_init: call muster.init() before the loader makes its workers"
-        )
+        raise Usage("worker_init: call muster.init() before the loader makes its workers")
     _lib.check(_lib.library.muster_worker_begin(int(trainer)))
 
 

@@ -69,6 +69,10 @@ def parse():
                         help="steps, after which rank 0 saves and kills all ranks")  # fmt: skip
     parser.add_argument("--hang-at", type=int, default=0)
     parser.add_argument("--hang-timeout", type=float, default=0.0)
+    parser.add_argument("--fails", type=int, default=-1, help="this rank raises before attach")
+    parser.add_argument("--begin", default=None)
+    parser.add_argument("--foreign", choices=["bare", "with"],
+                        help="a DataLoader of its own, bare or with worker_init")  # fmt: skip
     parser.add_argument("--state", default="", help="python for one more value of the state")
     return parser.parse_args()
 
@@ -115,6 +119,8 @@ def main():
     world = muster.init()
     if world.world_size > 1:
         dist.init_process_group("gloo")
+    if world.rank == args.fails:
+        raise KeyError("no such column")
     torch.manual_seed(1)
     model = Transformer(args.dropout)
     optimizer = torch.optim.AdamW(model.parameters(), lr=args.learning_rate)
@@ -124,15 +130,23 @@ def main():
     run = muster.attach(
         args.run, model=model, optimizer=optimizer, scheduler=scheduler, average=average,
         every=args.every, config={"batch": args.batch, "learning_rate": args.learning_rate}, seed=4,
-        timeout=60, hang_timeout=args.hang_timeout, **extra,
+        timeout=60, hang_timeout=args.hang_timeout, begin=args.begin, **extra,
     )  # fmt: skip
     ddp = model
     if world.world_size > 1 and not args.sum:
         ddp = torch.nn.parallel.DistributedDataParallel(model, broadcast_buffers=False)
     options = {"multiprocessing_context": args.start_method} if args.workers else {}
-    loader = run.loader(
-        Tokens(args.samples), args.batch, epochs=args.epochs, num_workers=args.workers, **options
-    )
+    data = Tokens(args.samples)
+    if args.foreign:
+        loader = torch.utils.data.DataLoader(
+            data, batch_sampler=muster.Sampler(args.samples, args.batch, step=run.step),
+            worker_init_fn=muster.worker_init if args.foreign == "with" else None,
+            num_workers=args.workers, **options,
+        )  # fmt: skip
+    else:
+        loader = run.loader(
+            data, args.batch, epochs=args.epochs, num_workers=args.workers, **options
+        )
     if args.die_after:
         with open(f"{args.run}.pid-{world.rank}", "w") as file:
             file.write(str(os.getpid()))

@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The order of samples: every sample once an epoch, the same for any number of ranks, from any step."""
+"""The order of samples: every sample once an epoch, the same for any number of ranks, from any
+step."""
 
 import unittest
 

@@ -9,6 +9,8 @@ import signal
 import subprocess
 import unittest
 
+import muster
+import torch
 from ranks import Case, last_step
 
 LONG = bool(os.environ.get("MUSTER_PYTHON_LONG"))
@@ -76,7 +78,37 @@ class One(Case):
         self.assertIn("begins after step 16", ranks.said())
 
 
+    def test_a_foreign_loader_whose_workers_would_die_is_named(self):
+        words = "would die of Slurm's SIGTERM"
+        options = ["--workers", 1, "--start-method", "spawn", "--samples", 64]
+        ranks = self.finish(self.start(*options, "--foreign", "bare"))
+        self.assertEqual(ranks.said().count(words), 1, ranks.said())
+        ranks = self.finish(self.start(*options, "--foreign", "with", run="with"))
+        self.assertNotIn(words, ranks.said())
+
+    def test_a_new_run_begins_with_the_weights_of_a_file(self):
+        self.finish(self.start("--epochs", 1, "--stop-at", 1, run="first"), 75)
+        model = muster.load(os.path.join(self.place, "first"))["model"]
+        torch.save({"module." + k: v for k, v in model.items()}, self.place + "/model.pt")
+        written = next(pathlib.Path(self.place, "first").glob("step-*/model*.safetensors"))
+        for name in (self.place + "/model.pt", written):
+            run = "begun" + os.path.splitext(name)[1]
+            self.finish(self.start("--samples", 16, "--epochs", 1, "--begin", name, run=run))
+            begun = muster.load(os.path.join(self.place, run))
+            self.assertEqual(begun["step"], 1)
+            # Two steps were taken before.
+            self.assertEqual(int(begun["model"]["seen"]), 3)
+        ranks = self.finish(self.start("--begin", "/no/such.pt", run="none"), 2)
+        self.assertIn("begin=/no/such.pt: couldn't load it: FileNotFoundError", ranks.said())
+
+
 class Several(Case):
+    def test_a_rank_that_fails_before_the_run_ends_all_with_its_line(self):
+        ranks = self.start("--fails", 1, count=2)
+        self.assertEqual(ranks.wait(), [1, 1], ranks.said())
+        self.assertIn("muster: rank 1 (on ", ranks.said(0))
+        self.assertIn("KeyError: 'no such column'", ranks.said(0))
+
     def test_a_notice_to_one_rank_stops_all_after_the_same_step(self):
         self.undisturbed("--sum", count=2)
         for method, rank in (("fork", 1), ("forkserver", 0), ("spawn", 1))[: 3 if LONG else 2]:

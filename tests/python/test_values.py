@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Values: what is encoded comes back equal and of the same type, and all else is refused by name."""
+"""Values: what is encoded comes back equal and of the same type, and all else is refused by
+name."""
 
 import collections
 import json
