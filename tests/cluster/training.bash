@@ -115,11 +115,12 @@ train_equals_reference() {
 # Attempts of a run that ended after a notice.
 train_notices() { grep -c '"event": *"notice"' "$JOBS/$1/attempts.jsonl"; }
 
-# The node and the pid of a rank of a running job of this cluster; prints "NODE PID". It starts no
-# other program for each process that it looks at: a short training is over before many have run.
+# The node and the pid of a rank of a running job of this cluster, whose program is muster-train or
+# the third argument (its oldest process of that name); prints "NODE PID". It starts no other
+# program for each process that it looks at: a short training is over before many have run.
 train_rank() {
     local pid variables text
-    for pid in $(pgrep -x muster-train); do
+    for pid in $(pgrep -x "${3-muster-train}"); do
         [ "/proc/$pid/cwd" -ef "$JOBS" ] || continue
         mapfile -d '' -t variables 2>/dev/null <"/proc/$pid/environ" || continue
         text=" ${variables[*]} "

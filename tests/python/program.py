@@ -89,13 +89,17 @@ class Extra:
 
 
 def add_gradients(model, ranks):
-    for parameter in model.parameters():
-        parts = [torch.empty_like(parameter.grad) for _ in range(ranks)]
-        dist.all_gather(parts, parameter.grad)
-        total = parts[0]
-        for part in parts[1:]:
-            total = total + part
-        parameter.grad = total / ranks
+    """All gradients in one exchange, added in the order of the ranks."""
+    gradients = [parameter.grad for parameter in model.parameters()]
+    mine = torch.cat([gradient.flatten() for gradient in gradients])
+    parts = [torch.empty_like(mine) for _ in range(ranks)]
+    dist.all_gather(parts, mine)
+    total = parts[0]
+    for part in parts[1:]:
+        total = total + part
+    pieces = (total / ranks).split([gradient.numel() for gradient in gradients])
+    for gradient, piece in zip(gradients, pieces):
+        gradient.copy_(piece.view_as(gradient))
 
 
 def kill_all(run, world):

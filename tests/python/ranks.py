@@ -28,6 +28,8 @@ class Ranks:
             environment = {
                 **os.environ,
                 "OMP_NUM_THREADS": "1",
+                # A process of multiprocessing's that is killed leaves a folder there.
+                "TMPDIR": meeting,
                 "MUSTER_RDZV_DIR": meeting,
                 "MUSTER_RDZV_ID": "test",
                 "RANK": str(rank),

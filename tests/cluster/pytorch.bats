@@ -1,0 +1,179 @@
+#!/usr/bin/env bats
+# SPDX-License-Identifier: Apache-2.0
+# PyTorch trainings with the Python package on a real Slurm: 2 nodes with 4 ranks each, loader
+# workers beside them, preempted and killed.
+
+load ../lib/has_torch
+load helpers
+load training
+
+setup_file() {
+    export MUSTER_CLUSTER_GRACE=30
+    plugin_locate && has_torch || return 0
+    cluster_begin 2 --plugin "$PLUGIN"
+    cp "$MUSTER_TOP/tests/python/program.py" "$JOBS/"
+    cat >"$JOBS/job.sh" <<'END'
+#!/bin/bash
+# job.sh NAME OPTION…: what all attempts of a run do.
+mkdir -p "$1.seen"
+srun /usr/bin/python3 program.py --run "$1" --seen "$1.seen" "${@:2}" &
+wait $!
+END
+    chmod a+rx "$JOBS/job.sh"
+    export OMP_NUM_THREADS=1 OMP_WAIT_POLICY=passive PYTHONDONTWRITEBYTECODE=1
+    export MUSTER_LIBRARY=$MUSTER_PREFIX/lib/libmuster.so.0
+    export PYTHONPATH=$MUSTER_PREFIX/share/muster/python
+}
+
+setup() {
+    has_torch || skip "no python3-torch"
+    plugin_require
+}
+
+teardown() {
+    cluster_explain
+    job_cancel_left
+}
+
+OPTIONS=(--samples 384 --batch 24 --workers 2 --every 7) # an epoch is 16 steps
+STEPS=48
+
+submit() { job_submit --muster -N2 --ntasks-per-node=4 --exclusive job.sh "$@"; }
+
+# disturb JOB NAME KIND…: each kind at a moment of its own; waits for the attempt that follows.
+disturb() {
+    local job=$1 name=$2 kind attempt=0 rank pid step
+    for kind in "${@:3}"; do
+        step=$(($(train_step "$name") + 2 + RANDOM % 4))
+        wait_for 120 train_has_step "$name" $step
+        echo "$kind after step $(train_step "$name")"
+        case $kind in
+        preempt) job_preempt "$job" 0 ;;
+        kill)
+            rank=$((RANDOM % 8))
+            read -r _ pid < <(train_rank "$job" $rank python3)
+            kill -KILL "$pid"
+            ;;
+        esac
+        attempt=$((attempt + 1))
+        job_wait_attempt "$job" $attempt 120
+    done
+    job_wait "$job" 180 COMPLETED
+    cat "$(job_output "$job")"
+}
+
+# same NAME OTHER [TOLERANCE]: both have read each sample once an epoch, in the same steps, and have
+# come to the same state: bit for bit, or with losses that differ by less than TOLERANCE.
+same() {
+    (cd "$JOBS" && /usr/bin/python3 - "$@" "$STEPS" <<'END'
+import json, pathlib, sys
+import muster, torch
+names, tolerance, steps = sys.argv[1:3], float((sys.argv[3:-1] or ["0"])[0]), int(sys.argv[-1])
+def seen(name):
+    read = {}
+    for path in pathlib.Path(name + ".seen").iterdir():
+        for line in path.read_text().splitlines():
+            step, *samples = map(int, line.split())
+            read.setdefault(step, {})[int(path.name)] = samples
+    return [sum((read[k][r] for r in sorted(read[k])), []) for k in sorted(read)]
+def losses(name):
+    found = {}
+    for path in sorted(pathlib.Path(name).glob("metrics-*.jsonl")):
+        for line in path.read_text().splitlines():
+            line = json.loads(line)
+            found[line["step"]] = line["loss"]
+    return [found[k] for k in sorted(found)]
+a, b = map(seen, names)
+assert a == b and len(a) == steps, (len(a), len(b))
+for epoch in range(steps // 16):
+    assert sorted(sum(a[epoch * 16:epoch * 16 + 16], [])) == list(range(384))
+x, y = map(losses, names)
+assert len(x) == len(y) == steps
+print("largest difference of the losses", max(abs(p - q) for p, q in zip(x, y)))
+assert max(abs(p - q) for p, q in zip(x, y)) <= tolerance
+if tolerance == 0:
+    s, t = (muster.load(name) for name in names)
+    assert s["step"] == t["step"] == steps
+    for name, value in s["model"].items():
+        assert torch.equal(value, t["model"][name]), name
+    for number, state in s["optimizer"]["state"].items():
+        for key, value in state.items():
+            assert torch.equal(value, t["optimizer"]["state"][number][key]), (number, key)
+END
+    )
+}
+
+# undisturbed NAME OPTION…
+undisturbed() {
+    local job
+    job=$(submit "$@") && job_wait "$job" 120 COMPLETED
+}
+
+# No step was done again after a preemption: each attempt begins where the one before stopped.
+@test "gradients added in rank order: preempted and killed, the same bits" {
+    undisturbed sum-whole "${OPTIONS[@]}" --epochs 3 --sum
+    job=$(submit sum "${OPTIONS[@]}" --epochs 3 --sum --pause 0.1)
+    disturb "$job" sum preempt kill
+    same sum sum-whole
+    [ "$(grep -c 'worker' "$(job_output "$job")")" -eq 0 ]
+    stopped=$(sed -n 's/^muster: stops after step \([0-9]*\): SIGTERM on rank .*/\1/p' \
+        "$(job_output "$job")")
+    grep -q "^rank 7 begins after step $stopped\$" "$(job_output "$job")"
+    # An attempt's record says why it ended.
+    grep -q '"event": *"end".*"why": *"SIGTERM".*"status": *75' "$JOBS/sum/attempts.jsonl"
+}
+
+# bats test_tags=long
+@test "DDP: five preemptions and three killed ranks, each sample once, and losses within 1e-5" {
+    STEPS=160
+    undisturbed ddp-whole "${OPTIONS[@]}" --epochs 10
+    job=$(submit ddp "${OPTIONS[@]}" --epochs 10 --pause 0.1)
+    # Never three failures in a row without progress: the job would end.
+    disturb "$job" ddp preempt kill preempt preempt kill preempt kill preempt
+    same ddp ddp-whole 1e-5
+}
+
+@test "the README's example: preempted and back, and it learns" {
+    cp -r "$MUSTER_TOP/slurm-examples" "$JOBS/"
+    line=$(sed -n 's/^    \(srun .*torch_muster.py .*\)/\1/p' "$MUSTER_TOP/README.md")
+    [ -n "$line" ]
+    line=${line//\/shared\//} && line=${line/python3//usr/bin/python3}
+    printf '#!/bin/bash\n%s --epochs 60 &\nwait $!\n' "$line" >"$JOBS/readme.sh"
+    job=$(job_submit --muster -N2 --ntasks-per-node=2 --gpus-per-task=1 --exclusive readme.sh)
+    wait_for 90 train_has_step torch1 40
+    job_preempt "$job" 0
+    job_wait_attempt "$job" 1 90
+    job_wait "$job" 120 COMPLETED
+    cat "$(job_output "$job")"
+    grep -q '^epoch 60 of 60, 4 ranks, loss ' "$(job_output "$job")"
+    # it learns, and no epoch is done twice
+    awk '/^epoch/ { last = $NF; if (!first) first = last; n++ } END { exit !(4 * last < first && n == 60) }' \
+        "$(job_output "$job")"
+}
+
+# The plugin's service outlives the step: what was handed over is not lost. By hand in an allocation,
+# which a step that was killed does not end.
+# bats test_tags=long
+@test "all ranks killed right after a save was handed over, 50 times: nothing is lost" {
+    cat >"$JOBS/killed.sh" <<'END'
+#!/bin/bash
+for ((n = 0; n < 50; n++)); do
+    srun --kill-on-bad-exit=0 /usr/bin/python3 program.py --run killed --samples 4000 --batch 10 \
+        --workers 1 --every 1000 --die-after $((1 + n % 3))
+done
+exit 0
+END
+    chmod a+rx "$JOBS/killed.sh"
+    run cluster run timeout -k 10 $((10 * HANG)) salloc --muster -N1 -n2 ./killed.sh
+    echo "$output"
+    [ "$status" -eq 0 ]
+    expected=0
+    for ((n = 0; n < 50; n++)); do
+        grep -q "^rank 1 begins after step $expected\$" <<<"$output" || {
+            echo "no attempt began after step $expected"; return 1
+        }
+        expected=$((expected + 1 + n % 3))
+    done
+    muster-ckpt verify --deep "$JOBS/killed"
+    [ "$(muster-ckpt ls "$JOBS/killed" | grep -c "$((expected))\b")" -ge 1 ]
+}
