@@ -151,8 +151,8 @@ undisturbed() {
         "$(job_output "$job")"
 }
 
-# The plugin's service outlives the step: what was handed over is not lost. By hand in an allocation,
-# which a step that was killed does not end.
+# The plugin's service outlives the step: what was handed over is not lost. In an allocation,
+# which the end of a killed step does not end.
 # bats test_tags=long
 @test "all ranks killed right after a save was handed over, 50 times: nothing is lost" {
     cat >"$JOBS/killed.sh" <<'END'

@@ -19,7 +19,8 @@ trap 'rm -rf "$work"' EXIT
 # The sources that a harness needs.
 sources() {
     local base=(checkpoint/format/record.c
-        common/{clock,err,hash,hash_avx2,io,last_words,log,number,process}.c -ljansson -lxxhash -lm)
+        common/{clock,descriptors,err,hash,hash_avx2,io,last_words,log,number,process}.c \
+        -ljansson -lxxhash -lm)
     case $1 in
     attempts) echo checkpoint/directory/attempts.c "${base[@]}" ;;
     checkpoint)
@@ -37,7 +38,7 @@ sources() {
         ;;
     first_end)
         echo plugin/{end_channel,first_end,task_end}.c \
-            common/{clock,err,last_words,listen,number}.c -lm
+            common/{clock,descriptors,err,last_words,listen,number}.c -lm
         ;;
     bootstrap) echo launch/bootstrap_message.c common/siphash.c ;;
     hostlist) echo common/hostlist.c ;;
@@ -49,7 +50,8 @@ sources() {
     spank_args)
         echo plugin/{preflight,spank_args}.c \
             checks/{check*,facts,facts_probe,findings,site,site_mpi}.c slurm/hooks.c \
-            common/{alone,clock,err,hostlist,ident,listen,number,process,run_as_user}.c -lm
+            common/{alone,clock,descriptors,err,hostlist,ident,listen,number,process}.c \
+            common/run_as_user.c -lm
         ;;
     owner) echo checkpoint/directory/owner.c "${base[@]}" ;;
     import)
