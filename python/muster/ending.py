@@ -5,6 +5,7 @@ whether the job comes back."""
 from __future__ import annotations
 
 import atexit
+import logging
 import os
 import sys
 from typing import TYPE_CHECKING, Any
@@ -16,6 +17,7 @@ if TYPE_CHECKING:
 
 _run: Run | None = None
 _hooked = False
+_status: int | None = None  # of the process, once it has failed
 
 # How PyTorch, Gloo and NCCL say that another rank is gone.
 _LOST_TYPES = ("DistBackendError", "DistNetworkError", "DistStoreError")
@@ -33,7 +35,7 @@ _LOST_TEXTS = (
 )
 
 
-_AGREE_SECONDS = 10.0  # for the others to hear why this rank ends
+_AGREE_SECONDS = 3.0  # for the others to come and hear why this rank ends
 
 
 def is_lost_peer(error: BaseException) -> bool:
@@ -81,47 +83,66 @@ def _say(text: str) -> None:
     print(f"muster: {text}", file=sys.stderr, flush=True)
 
 
-def _leave(status: int) -> None:
-    """Ends the process without what hangs where a peer is gone: the destructors of process
-    groups."""
-    atexit._run_exitfuncs()
-    sys.stdout.flush()
-    sys.stderr.flush()
-    os._exit(status)
-
-
 def _uncaught(before: Any, kind: Any, value: BaseException, trace: Any) -> None:
-    status = status_of(value)
     if isinstance(value, errors.Error):
         _say(str(value))
     else:
         before(kind, value, trace)
-    if hasattr(sys, "ps1") or sys.flags.interactive:
+    if not _is_interactive():
+        _fail(value)
+
+
+def _is_interactive() -> bool:
+    return hasattr(sys, "ps1") or bool(sys.flags.interactive)
+
+
+def _fail(error: BaseException) -> None:
+    """This rank ends for an exception that nobody has caught, and the others hear of it."""
+    global _status
+    if _status is not None:
         return
-    why = " ".join(f"{kind.__name__}: {value}".split()).encode("utf-8", "replace")[:400]
+    _status = status_of(error)
+    if not isinstance(error, errors.Error) and _status == errors.LOST:
+        _say("another rank is gone: this one ends with 69, and the job comes back")
+    why = " ".join(f"{type(error).__name__}: {error}".split()).encode("utf-8", "replace")[:400]
     world = process.opened()
     if _run is not None and not _run.ended:
-        close(_run, status, why)
+        close(_run, _status, why)
     elif world is not None:
         # The others may wait for this rank in a call of libmuster's: all get its line there.
-        _lib.library.muster_agree(world.handle, status, why, _AGREE_SECONDS)
+        _lib.library.muster_agree(world.handle, _status, why, _AGREE_SECONDS)
         _lib.library.muster_close(world.handle, 0)
         process.forget()
-    if not isinstance(value, errors.Error) and status == errors.LOST:
-        _say("another rank is gone: this one ends with 69, and the job comes back")
-    _leave(status)
 
 
 def _at_exit() -> None:
+    global _status
+    error = getattr(sys, "last_value", None)
+    if error is not None and not _is_interactive():
+        _fail(error)  # if another hook has taken the place of ours
+    if _status is None:
+        _status = _finish()
+    if _status != errors.OK:
+        # Without the destructors of process groups, which hang where a peer is gone. Not before
+        # now: the hook of newer releases of PyTorch prints what ours has said when that is over.
+        logging.shutdown()
+        sys.stdout.flush()
+        sys.stderr.flush()
+        os._exit(_status)
+
+
+def _finish() -> int:
+    """The natural end of the program."""
+    world = process.opened()
     try:
         if _run is not None:
             _run.finish()
-        elif process.opened() is not None:
-            _part(process.opened(), None, errors.OK, 0)
+        elif world is not None:
+            _part(world, None, errors.OK, 0)
     except errors.Error as error:
         _say(str(error))
-        sys.stdout.flush()
-        os._exit(error.status)
+        return error.status
+    return errors.OK
 
 
 def _part(world: Any, ckpt: Any, status: int, timeout: float) -> int:

@@ -3,9 +3,11 @@
 scheduler and an average of its weights. Every sample that a rank trains on goes to SEEN/RANK."""
 
 import argparse
+import io
 import os
 import random
 import signal
+import sys
 import time
 
 import muster
@@ -70,6 +72,8 @@ def parse():
     parser.add_argument("--hang-at", type=int, default=0)
     parser.add_argument("--hang-timeout", type=float, default=0.0)
     parser.add_argument("--fails", type=int, default=-1, help="this rank raises before attach")
+    parser.add_argument("--hook", choices=["buffers", "replaces"],
+                        help="an excepthook that other packages install later")  # fmt: skip
     parser.add_argument("--begin", default=None)
     parser.add_argument("--foreign", choices=["bare", "with"],
                         help="a DataLoader of its own, bare or with worker_init")  # fmt: skip
@@ -113,6 +117,22 @@ def kill_all(run, world):
     time.sleep(1000)
 
 
+def install_hook():
+    """As PyTorch does since 2.2, which prints what the hook before it says in the end; or one that
+    forgets the hook before it."""
+    before = sys.excepthook
+
+    def buffers(kind, value, trace):
+        stderr, sys.stderr = sys.stderr, io.StringIO()
+        try:
+            before(kind, value, trace)
+        finally:
+            said, sys.stderr = sys.stderr.getvalue(), stderr
+        sys.stderr.write(said)
+
+    sys.excepthook = buffers if args.hook == "buffers" else sys.__excepthook__
+
+
 def note(rank, step, samples):
     if args.seen:
         with open(os.path.join(args.seen, str(rank)), "a") as file:
@@ -123,6 +143,8 @@ def main():
     world = muster.init()
     if world.world_size > 1:
         dist.init_process_group("gloo")
+    if args.hook:
+        install_hook()
     if world.rank == args.fails:
         raise KeyError("no such column")
     torch.manual_seed(1)

@@ -104,10 +104,11 @@ class One(Case):
 
 class Several(Case):
     def test_a_rank_that_fails_before_the_run_ends_all_with_its_line(self):
-        ranks = self.start("--fails", 1, count=2)
-        self.assertEqual(ranks.wait(), [1, 1], ranks.said())
-        self.assertIn("muster: rank 1 (on ", ranks.said(0))
-        self.assertIn("KeyError: 'no such column'", ranks.said(0))
+        for hook in ([], ["--hook", "buffers"], ["--hook", "replaces"]):
+            ranks = self.start("--fails", 1, *hook, count=2)
+            self.assertEqual(ranks.wait(), [1, 1], ranks.said())
+            self.assertRegex(ranks.said(0), r"rank 1 \(on .*\): KeyError: 'no such column'")
+            self.assertIn("KeyError: 'no such column'", ranks.said(1))
 
     def test_a_notice_to_one_rank_stops_all_after_the_same_step(self):
         self.undisturbed("--sum", count=2)
