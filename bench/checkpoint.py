@@ -28,11 +28,12 @@ SHAPE = (20, 768, 12, 256, 50257)  # layers, width, heads, context, vocabulary
 BATCH, TORCH_BATCH = 2, 1          # a step of 1 to 2 s each
 STATES = 3                         # weights and two moments, fp32
 PARTS = ("fio", "ours", "torch", "dcp")
-TORCH = {"torch": ("save", "durable"), "dcp": ("thread", "staged", "process")}
+TORCH = {"package": ("muster",), "torch": ("save", "durable"),
+         "dcp": ("thread", "staged", "process")}
 # the fastest of each; of the others half as many saves are measured
-JUDGED = ("save", "staged")
+JUDGED = ("save", "staged", "muster")
 TITLES = {"ours": "muster, all cores", "spare": "muster, a core to spare",
-          "save": "torch.save, no fsync",
+          "muster": "muster for PyTorch", "save": "torch.save, no fsync",
           "durable": "torch.save, fsync", "thread": "DCP async, thread",
           "staged": "DCP async, thread stages",
           "process": "DCP async, process"}
@@ -55,7 +56,10 @@ class Torch:
              str(TORCH_BATCH)],
             stdin=subprocess.PIPE, stdout=subprocess.PIPE,
             stderr=open(self.errors, "w", encoding="utf-8"), text=True,
-            env=dict(os.environ, OMP_NUM_THREADS=threads, MKL_NUM_THREADS=threads))
+            env=dict(os.environ, OMP_NUM_THREADS=threads, MKL_NUM_THREADS=threads,
+                     PYTHONPATH=os.path.join(os.path.dirname(script), "..", "python"),
+                     MUSTER_LIBRARY=os.path.join(options.build, ".libs", "libmuster.so.0"),
+                     MUSTER_CKPTD_PROGRAM=os.path.join(options.build, "muster-ckptd")))
         atexit.register(self.process.kill)
         self.memory = Watch(self.process.pid, lambda: children(self.process.pid))
 
@@ -207,6 +211,18 @@ def judge(numbers, results, copy, disk):
     at_least("resume", rate(results["ours"]["resumes"]) / read, 0.9, "x fio's read")
 
 
+def judge_package(numbers, copy):
+    """torch-save.sh: PyTorch with the package beside PyTorch's own ways."""
+    stall = numbers["muster"]["stall"]
+    for name, aim, peers in (("dcp", 0.1, TORCH["dcp"]),
+                             ("best", 1.0, TORCH["dcp"] + TORCH["torch"])):
+        there = [(numbers[peer]["stall"], peer) for peer in peers if peer in numbers]
+        if there:
+            fastest, peer = min(there)
+            at_most(f"package-stall-{name}", stall / fastest, aim, f"x {TITLES[peer]}")
+    at_most("package-stall-memcpy", stall / copy, 1.1, "x one memcpy by one thread")
+
+
 def report_disk(disk):
     for which, ways in disk.items():
         print(f"  fio's {which}: " + ", ".join(f"{way} {value / 1e9:.2f} GB/s"
@@ -262,6 +278,8 @@ def run(options, parts):
             print(f"  PyTorch {result['version']}, Python {platform.python_version()}")
             break
     judge(numbers, results, copy, merge(disks) if disks else None)
+    if "muster" in numbers:
+        judge_package(numbers, copy)
 
 
 def main():
@@ -272,7 +290,7 @@ def main():
     parser.add_argument("--saves", type=int, default=20)
     parser.add_argument("--every", type=int, default=8)
     parser.add_argument("--rounds", type=int, default=5)
-    parser.add_argument("--only", choices=PARTS, action="append")
+    parser.add_argument("--only", choices=(*PARTS, "package"), action="append")
     options = parser.parse_args()
     free = shutil.disk_usage(options.folder).free
     if free < SPACE:

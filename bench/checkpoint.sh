@@ -23,7 +23,7 @@ fi
 bench_build "$build" bench/copy_state
 
 python=python3
-! bench_wants torch dcp || python=$(bench_torch "$cache")
+! bench_wants package torch dcp || python=$(bench_torch "$cache")
 
 mkdir -p "${dir:=$cache}"
 folder=$(mktemp -d "$dir/checkpoint.XXXXXX")

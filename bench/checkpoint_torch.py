@@ -12,6 +12,7 @@ MODE is how a save is made:
     staged    the same, with a stager that keeps its memory and copies in a thread: the step waits
               before its update
     process   async_save by a process, over memory that both share
+    muster    run.save() of the package muster
 DCP does its own fsync of each file. The state is a flat dictionary of the weights and of AdamW's
 moments, so that no time goes into collecting it.
 
@@ -28,6 +29,8 @@ import socket
 import sys
 import time
 
+if sys.argv[1] == "muster":
+    import muster
 import torch
 import torch.distributed as dist
 import torch.distributed.checkpoint as dcp
@@ -77,7 +80,11 @@ class Training(Run):
                                                        use_shared_memory=mode == "process",
                                                        use_async_staging=mode == "staged",
                                                        use_non_blocking_copy=False))
-        if mode not in ("save", "durable"):
+        if mode == "muster":
+            muster.init()
+            self.run = muster.attach(os.path.join(folder, "muster"), model=self.model,
+                                     optimizer=self.optimizer, every=None, seed_generators=False)
+        elif mode not in ("save", "durable"):
             open_group()
 
     def step(self):
@@ -89,6 +96,8 @@ class Training(Run):
         self.optimizer.step()
         self.optimizer.zero_grad(set_to_none=True)
         loss.item()
+        if self.mode == "muster":
+            self.run.end_step()
 
     def state(self):
         names = dict(self.model.named_parameters())
@@ -107,6 +116,10 @@ class Training(Run):
                 sync(self.folder)
             entry[1] = time.time()
             return
+        if self.mode == "muster":
+            self.pending = self.run.save()
+            entry[2] = os.path.join(self.folder, "muster", f"step-{self.pending.step:08d}")
+            return
         response = dcp.async_save(
             self.state(), checkpoint_id=entry[2], async_stager=self.stager,
             async_checkpointer_type=AsyncCheckpointerType.PROCESS if self.mode == "process"
@@ -116,6 +129,11 @@ class Training(Run):
         self.pending.add_done_callback(lambda _: entry.__setitem__(1, time.time()))
 
     def finished(self):
+        if self.mode == "muster" and self.pending:
+            if os.path.exists(self.saved[-1][2]):  # the rename commits it, and sets the time
+                self.saved[-1][1] = os.stat(self.saved[-1][2]).st_ctime
+                self.pending = None
+            return not self.pending
         if self.pending and not self.pending.done():
             return False
         if self.pending:
@@ -139,7 +157,7 @@ class Training(Run):
                 self.timed(steps, save=True)
                 while not self.finished():
                     self.timed(steps, save=False)
-            if number > 2:
+            if number > 2 and self.mode != "muster":  # which keeps two by itself
                 remove(self.saved[number - 3][2])  # between two steps, not timed
             for _ in range(quiet):
                 self.timed(steps, save=False)
@@ -149,13 +167,19 @@ class Training(Run):
     def load(self):
         path = self.saved[-1][2]
         begin = time.time()
-        if self.mode in ("save", "durable"):
+        if self.mode == "muster":
+            muster.load(os.path.dirname(path))
+        elif self.mode in ("save", "durable"):
             torch.load(path)
         else:
             dcp.load(self.state(), checkpoint_id=path)
         return time.time() - begin
 
     def close(self):
+        if self.mode == "muster":
+            self.run.finish()
+            remove(os.path.join(self.folder, "muster"))
+            return
         if self.stager:
             self.stager.close()
         for _, _, path in self.saved:
