@@ -424,9 +424,10 @@ cluster_queue() {
     [ -z "$long" ] || kinds="plain network parts"
     for kind in $kinds; do
         test_files | grep ^tests/cluster/ | grep -vx $ALONE |
-            first tests/cluster/{requeue,requeue_later,faults,plugin,preemption,containers}.bats \
-                tests/cluster/{examples,network,ckptd,failure,rendezvous,environment}.bats \
-                tests/cluster/{doctor,prologs,guards,safety,gpu,without_plugin}.bats |
+            first tests/cluster/{requeue,requeue_later,pytorch,faults,plugin,preemption}.bats \
+                tests/cluster/{containers,examples,network,ckptd,failure,rendezvous}.bats \
+                tests/cluster/{environment,doctor,prologs,guards,safety,gpu}.bats \
+                tests/cluster/without_plugin.bats |
             { [ "$kind" = plain ] && cat || grep -v /network.bats; } | sed "s/^/$kind /"
     done
 }
@@ -437,7 +438,7 @@ run_lanes() {
     test_files | grep ^tests/unit/ | sed 's/^/plain /' | queue units
     test_files | grep '^tests/[^/]*$' |
         first tests/{sanitize,sanitize_threads,gpu_train,fuzz,lint,gpt2_torch}.bats \
-            tests/{nfs,elastic,saving,train,gpu}.bats |
+            tests/{python,nfs,elastic,saving,train,gpu}.bats |
         sed 's/^/plain /' | queue commands
     test_files | grep -x $ALONE | sed 's/^/plain /' | queue alone
     end_lost_watchdogs {lock}<&- &

@@ -111,7 +111,7 @@ undisturbed() {
 
 # No step was done again after a preemption: each attempt begins where the one before stopped.
 @test "gradients added in rank order: preempted and killed, the same bits" {
-    undisturbed sum-whole "${OPTIONS[@]}" --epochs 3 --sum
+    undisturbed sum-whole "${OPTIONS[@]}" --epochs 3 --sum --workers 0
     job=$(submit sum "${OPTIONS[@]}" --epochs 3 --sum --pause 0.1)
     disturb "$job" sum preempt kill
     same sum sum-whole
@@ -126,7 +126,7 @@ undisturbed() {
 # bats test_tags=long
 @test "DDP: five preemptions and three killed ranks, each sample once, and losses within 1e-5" {
     STEPS=160
-    undisturbed ddp-whole "${OPTIONS[@]}" --epochs 10
+    undisturbed ddp-whole "${OPTIONS[@]}" --epochs 10 --workers 0
     job=$(submit ddp "${OPTIONS[@]}" --epochs 10 --pause 0.1)
     # Never three failures in a row without progress: the job would end.
     disturb "$job" ddp preempt kill preempt preempt kill preempt kill preempt
