@@ -5,6 +5,7 @@
 
 #include <math.h>
 #include <stdbool.h>
+#include <string.h>
 
 #include "common/clock.h"
 #include "common/log.h"
@@ -56,7 +57,8 @@ static void close_ckpt(struct muster *muster, struct muster_ckpt *ckpt, int stat
 	double seconds)
 {
 	struct err err;
-	if (!is_good(status) && muster->met && muster_ckpt_drain(ckpt, seconds))
+	if (!is_good(status) && muster->met && muster_ckpt_drain(ckpt, seconds)
+		&& strcmp(muster_error(), why ? why : "") != 0)
 		log_warn("%s", muster_error());
 	if (status == MUSTER_OK)
 		why = "finished";

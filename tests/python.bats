@@ -74,6 +74,24 @@ import muster'
     [[ ${lines[-1]} = *"couldn't load libmuster: install Muster, or set MUSTER_LIBRARY"* ]]
 }
 
+@test "a full disk: training goes on, the last save is one line and 69, and then it resumes" {
+    [ "$(id -u)" = 0 ] || skip "only root mounts a small disk"
+    cd "$BATS_TEST_TMPDIR" && mkdir full && mount -t tmpfs -o size=200k none full
+    run timeout "$HANG" /usr/bin/python3 "$MUSTER_TOP/tests/python/program.py" --run full/run
+    echo "$output"
+    [ "$status" -eq 69 ]
+    [[ $output = *"couldn't save step 15: "*"No space left on device"* ]]
+    [[ $output = *"rank 0 is done after step 32"* ]]
+    [[ ${lines[-1]} = "muster: checkpoint: couldn't "*": No space left on device" ]]
+    mount -o remount,size=2m full
+    run timeout "$HANG" /usr/bin/python3 "$MUSTER_TOP/tests/python/program.py" --run full/run
+    umount full
+    echo "$output"
+    [ "$status" -eq 0 ]
+    [[ $output = *"rank 0 begins after step 10"* ]]
+    [[ $output = *"rank 0 is done after step 32"* ]]
+}
+
 # A block of doc/pytorch.md goes on from the first one, which makes the run, or makes its own.
 @test "every program in doc/pytorch.md runs" {
     cat >"$BATS_TEST_TMPDIR/blocks.py" <<'END'

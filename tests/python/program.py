@@ -10,9 +10,10 @@ import signal
 import sys
 import time
 
-import muster
 import torch
 import torch.distributed as dist
+
+import muster
 
 
 class Tokens(torch.utils.data.Dataset):

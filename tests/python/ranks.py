@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Starts program.py as one rank or several, and disturbs it."""
 
+import contextlib
 import os
 import pathlib
 import re
@@ -37,18 +38,17 @@ class Ranks:
                 "LOCAL_RANK": str(rank),
                 "LOCAL_WORLD_SIZE": str(count),
             }
-            out = open(os.path.join(meeting, f"out-{rank}"), "w")
-            self.processes.append(
-                subprocess.Popen(
-                    [sys.executable, str(program), *map(str, options)],
-                    env=environment,
-                    stdout=out,
-                    stderr=subprocess.STDOUT,
-                    stdin=subprocess.DEVNULL,
-                    start_new_session=True,
+            with open(os.path.join(meeting, f"out-{rank}"), "w") as out:
+                self.processes.append(
+                    subprocess.Popen(
+                        [sys.executable, str(program), *map(str, options)],
+                        env=environment,
+                        stdout=out,
+                        stderr=subprocess.STDOUT,
+                        stdin=subprocess.DEVNULL,
+                        start_new_session=True,
+                    )
                 )
-            )
-            out.close()
         self._meeting = meeting
 
     def said(self, rank=None):
@@ -87,10 +87,8 @@ class Ranks:
 
     def kill(self):
         for rank, process in enumerate(self.processes):
-            try:
+            with contextlib.suppress(ProcessLookupError):
                 self.signal_all(rank, signal.SIGKILL)
-            except ProcessLookupError:
-                pass
             process.wait()
 
 
@@ -139,8 +137,9 @@ class Case(unittest.TestCase):
 
     def assert_same_result(self):
         """Every bit of the newest state is that of the undisturbed run."""
-        import muster
         import torch
+
+        import muster
 
         a, b = (muster.load(os.path.join(self.place, run)) for run in ("run", "undisturbed"))
 

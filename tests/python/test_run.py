@@ -9,9 +9,10 @@ import signal
 import subprocess
 import unittest
 
-import muster
 import torch
 from ranks import Case, last_step
+
+import muster
 
 LONG = bool(os.environ.get("MUSTER_PYTHON_LONG"))
 
@@ -77,6 +78,13 @@ class One(Case):
         ranks = self.finish(self.start(*state))
         self.assertIn("begins after step 16", ranks.said())
 
+    def test_another_run_s_directory_is_refused(self):
+        first = self.start("--pause", 1)
+        first.wait_for_step(1)
+        second = self.finish(self.start(), 2)
+        self.assertEqual(len(second.said().splitlines()), 1, second.said())
+        self.assertRegex(second.said(), "^muster: owner: .* is in use by process")
+        self.assertIsNone(first.processes[0].poll())
 
     def test_a_foreign_loader_whose_workers_would_die_is_named(self):
         words = "would die of Slurm's SIGTERM"
@@ -143,14 +151,22 @@ class Several(Case):
         self.assert_same_result()
 
     def test_on_any_number_of_ranks_and_workers_the_same_samples(self):
-        self.undisturbed()
-        plan = [(3, 0, None), (2, 2, "spawn"), (1, 1, "fork"), (4, 1, "forkserver")]
-        for count, workers, method in plan[: 4 if LONG else 2]:
-            options = ["--batch", 16, "--workers", workers]
+        plan = [(3, 0, None), (2, 2, "spawn")]
+        if LONG:
+            plan = [
+                (ranks, workers, None if workers == 0 else method)
+                for method, numbers in (("fork", (0, 2, 4)), ("forkserver", (2, 4, 0)),
+                                        ("spawn", (4, 0, 2)))
+                for ranks, workers in zip((8, 3, 1), numbers)
+            ]  # fmt: skip
+        epochs = ["--epochs", 4 if LONG else 2]
+        self.undisturbed(*epochs)
+        for count, workers, method in plan:
+            options = [*epochs, "--workers", workers]
             options += ["--start-method", method] if method else []
             stop = last_step(self.place) + 5
             self.finish(self.start(*options, "--stop-at", stop, count=count), 75)
-        self.finish(self.start("--workers", 2))
+        self.finish(self.start(*epochs, "--workers", 2))
         self.assertEqual(self.seen(), self.seen("undisturbed"))
 
     def test_a_rank_that_hangs_is_named_with_its_stack(self):
