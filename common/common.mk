@@ -30,6 +30,7 @@ libcommon_la_SOURCES = \
 	common/progress.c common/progress.h \
 	common/run_as_user.c common/run_as_user.h \
 	common/siphash.c common/siphash.h \
+	common/installed.c common/installed.h \
 	common/spawn.c common/spawn.h \
 	common/thread.c common/thread.h
 libcommon_la_LIBADD = $(JANSSON_LIBS) $(XXHASH_LIBS)

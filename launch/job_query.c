@@ -4,22 +4,27 @@
 
 #include "launch/job_query.h"
 
+#include <limits.h>
 #include <stdbool.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
+#include "common/installed.h"
 #include "common/number.h"
 
-#define HELPER LIBEXECDIR "/muster-requeue"
+#define HELPER "muster-requeue"
 #define TIME_MAX 1e12
 
 /* The one line that muster-requeue answers with; false if there is none, or it fails. */
 static bool ask(const char *question, uint32_t job, char *answer, size_t size)
 {
-	char command[600];
-	snprintf(command, sizeof command, "exec " HELPER " %s --deadline=4 %u 0 2>/dev/null", question,
-		job);
+	char program[PATH_MAX], command[PATH_MAX + 100];
+	if (installed_program("libexec", LIBEXECDIR, HELPER, program, sizeof program) < 0
+		|| strchr(program, '\''))
+		return false;
+	snprintf(command, sizeof command, "exec '%s' %s --deadline=4 %u 0 2>/dev/null", program,
+		question, job);
 	FILE *child = popen(command, "re");
 	if (!child)
 		return false;

@@ -22,11 +22,12 @@ liblaunch_la_SOURCES = \
 	launch/run_key.c launch/run_key.h \
 	launch/step_word.c launch/step_word.h \
 	launch/step_word_frame.c launch/step_word_frame.h
-liblaunch_la_CPPFLAGS = $(AM_CPPFLAGS) -DLIBEXECDIR='"$(libexecdir)"'
+liblaunch_la_CPPFLAGS = $(AM_CPPFLAGS) -DLIBEXECDIR='"$(libexecdir)"' \
+	-DPMIX_LIBDIR='"$(PMIX_LIBDIR)"'
 liblaunch_la_CFLAGS = $(AM_CFLAGS) $(PMIX_CFLAGS)
-liblaunch_la_LIBADD = $(PMIX_LIBS)
 if HAVE_PMIX
-liblaunch_la_SOURCES += launch/rdzv_pmix.c launch/pmix_client.c launch/pmix_client.h
+liblaunch_la_SOURCES += launch/rdzv_pmix.c launch/pmix_client.c launch/pmix_client.h \
+	launch/pmix_library.c launch/pmix_library.h
 endif
 
 # NCCL communicators, for programs that make one. NCCL itself is loaded on first use.

@@ -6,8 +6,10 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "common/auto.h"
 #include "common/ident.h"
 #include "common/thread.h"
+#include "launch/pmix_library.h"
 #include "launch/rdzv_provider.h"
 
 #define INIT_SECONDS 60.0
@@ -105,9 +107,9 @@ struct answer *pmix_client_ask(pmix_rank_t rank, const char *key, bool refresh, 
 		return NULL;
 	pmix_proc_t proc;
 	PMIX_LOAD_PROCID(&proc, pmix_client.self.nspace, rank);
-	PMIX_INFO_LOAD(&answer->info, PMIX_GET_REFRESH_CACHE, &refresh, PMIX_BOOL);
+	pmix_library_flag(&answer->info, PMIX_GET_REFRESH_CACHE, refresh);
 	pmix_status_t status =
-		PMIx_Get_nb(&proc, key, refresh ? &answer->info : NULL, refresh, on_value, answer);
+		pmix_library.get_nb(&proc, key, refresh ? &answer->info : NULL, refresh, on_value, answer);
 	if (status != PMIX_SUCCESS)
 		answer_give(answer, status);
 	return answer;
@@ -130,14 +132,14 @@ static int ask_number(pmix_rank_t rank, const char *key)
 static void *init_thread(void *arg)
 {
 	struct answer *answer = arg;
-	answer_give(answer, PMIx_Init(&pmix_client.self, NULL, 0));
+	answer_give(answer, pmix_library.init(&pmix_client.self, NULL, 0));
 	return NULL;
 }
 
 void pmix_client_close(void)
 {
 	if (pmix_client.open && !pmix_client.lost)
-		PMIx_Finalize(NULL, 0);
+		pmix_library.finalize(NULL, 0);
 	pmix_client.open = false;
 }
 
@@ -158,34 +160,16 @@ int pmix_client_open(struct err *err)
 {
 	if (pmix_client.open)
 		return 0;
+	if (pmix_library_load(err) < 0)
+		return -1;
 	pmix_status_t status = call(init_thread, INIT_SECONDS);
 	if (status != PMIX_SUCCESS)
 		return err_fail(err, EXIT_LOST,
 			"rendezvous: couldn't reach the PMIx server of this node: %s",
-			PMIx_Error_string(status));
+			pmix_library.error_string(status));
 	pmix_client.open = true;
 	atexit(pmix_client_close);
 	return 0;
-}
-
-int rdzv_pmix_ident(struct ident_pmix *pmix, struct err *err)
-{
-	if (pmix_client_open(err) < 0)
-		return -1;
-	pmix_rank_t self = pmix_client.self.rank;
-	*pmix = (struct ident_pmix) {
-		.rank = (int)self,
-		.world_size = ask_number(PMIX_RANK_WILDCARD, PMIX_JOB_SIZE),
-		.local_rank = ask_number(self, PMIX_LOCAL_RANK),
-		.local_world_size = ask_number(PMIX_RANK_WILDCARD, PMIX_LOCAL_SIZE),
-		.node_rank = ask_number(self, PMIX_NODEID),
-		.node_count = ask_number(PMIX_RANK_WILDCARD, PMIX_NUM_NODES),
-	};
-	snprintf(pmix->nspace, sizeof pmix->nspace, "%s", pmix_client.self.nspace);
-	if (pmix->world_size < 1)
-		return err_set(err, "identity: couldn't learn the world size from the PMIx server of %s",
-			pmix->nspace);
-	return 1;
 }
 
 void pmix_client_node(int rank, char *node, size_t size)
@@ -212,27 +196,69 @@ char (*pmix_client_nodes(int world_size))[RDZV_NODE_SIZE]
 	return nodes;
 }
 
+/* Open MPI's numbers are those of its daemons, and mpirun may run on a node that has no rank. Nodes
+ * are numbered in the order of their first ranks. */
+static void number_nodes(struct ident_pmix *pmix)
+{
+	AUTO_FREE char(*nodes)[RDZV_NODE_SIZE] = pmix_client_nodes(pmix->world_size);
+	int count = 0;
+	/* The first `count` are the distinct ones so far. */
+	for (int rank = 0; nodes && rank < pmix->world_size; rank++) {
+		int node = 0;
+		while (node < count && strcmp(nodes[node], nodes[rank]) != 0)
+			node++;
+		if (node == count && count++ != rank)
+			memcpy(nodes[node], nodes[rank], RDZV_NODE_SIZE);
+		if (rank == pmix->rank)
+			pmix->node_rank = node;
+	}
+	if (nodes)
+		pmix->node_count = count;
+}
+
+int rdzv_pmix_ident(struct ident_pmix *pmix, struct err *err)
+{
+	if (pmix_client_open(err) < 0)
+		return -1;
+	pmix_rank_t self = pmix_client.self.rank;
+	*pmix = (struct ident_pmix) {
+		.rank = (int)self,
+		.world_size = ask_number(PMIX_RANK_WILDCARD, PMIX_JOB_SIZE),
+		.local_rank = ask_number(self, PMIX_LOCAL_RANK),
+		.local_world_size = ask_number(PMIX_RANK_WILDCARD, PMIX_LOCAL_SIZE),
+		.node_rank = ask_number(self, PMIX_NODEID),
+		.node_count = ask_number(PMIX_RANK_WILDCARD, PMIX_NUM_NODES),
+	};
+	snprintf(pmix->nspace, sizeof pmix->nspace, "%s", pmix_client.self.nspace);
+	if (pmix->world_size < 1)
+		return err_set(err, "identity: couldn't learn the world size from the PMIx server of %s",
+			pmix->nspace);
+	if (strncmp(pmix->nspace, "slurm.", 6) != 0)
+		number_nodes(pmix);
+	return 1;
+}
+
 int pmix_client_put(const char *key, const void *value, size_t size, struct err *err)
 {
 	pmix_value_t packed;
 	char *bytes = pmix_client_copy(value, size);
 	if (!bytes)
 		return err_set(err, "rendezvous: no memory for %zu bytes", size);
-	PMIX_VALUE_CONSTRUCT(&packed);
+	memset(&packed, 0, sizeof packed);
 	packed.type = PMIX_BYTE_OBJECT;
 	packed.data.bo.bytes = bytes;
 	packed.data.bo.size = size + 1;
-	pmix_status_t status = PMIx_Put(PMIX_GLOBAL, key, &packed);
-	PMIX_VALUE_DESTRUCT(&packed);
+	pmix_status_t status = pmix_library.put(PMIX_GLOBAL, key, &packed);
+	free(bytes);
 	if (status != PMIX_SUCCESS)
 		return err_fail(err, EXIT_LOST, "rendezvous: couldn't put %s: %s", key,
-			PMIx_Error_string(status));
+			pmix_library.error_string(status));
 	return 0;
 }
 
 static void *commit_thread(void *arg)
 {
-	answer_give(arg, PMIx_Commit());
+	answer_give(arg, pmix_library.commit());
 	return NULL;
 }
 
@@ -249,6 +275,6 @@ int pmix_client_publish(const char *key, double timeout, struct err *err)
 	}
 	if (status != PMIX_SUCCESS)
 		return err_fail(err, EXIT_LOST, "rendezvous: couldn't put %s: %s", key,
-			PMIx_Error_string(status));
+			pmix_library.error_string(status));
 	return 0;
 }

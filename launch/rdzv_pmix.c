@@ -31,6 +31,7 @@
 #include "launch/bootstrap.h"
 #include "launch/bootstrap_message.h"
 #include "launch/pmix_client.h"
+#include "launch/pmix_library.h"
 #include "launch/rdzv_provider.h"
 #include "launch/presence.h"
 #include "launch/run_key.h"
@@ -131,9 +132,8 @@ static struct answer *start_fence(struct err *err)
 	struct answer *answer = answer_create(err);
 	if (!answer || pmix_client.fences_lost)
 		return answer;
-	bool collect = true;
-	PMIX_INFO_LOAD(&answer->info, PMIX_COLLECT_DATA, &collect, PMIX_BOOL);
-	pmix_status_t status = PMIx_Fence_nb(NULL, 0, &answer->info, 1, on_fence, answer);
+	pmix_library_flag(&answer->info, PMIX_COLLECT_DATA, true);
+	pmix_status_t status = pmix_library.fence_nb(NULL, 0, &answer->info, 1, on_fence, answer);
 	if (status != PMIX_SUCCESS)
 		answer_give(answer, status);
 	return answer;
@@ -471,13 +471,13 @@ static int pmix_get(void *state, int rank, const char *key, void **value, size_t
 	pmix_client_node(rank, node, sizeof node);
 	return err_fail(err, EXIT_LOST,
 		"rendezvous: couldn't get %s of rank %d (on %s) within %g s: %s", key, rank,
-		node[0] ? node : "an unknown node", timeout, PMIx_Error_string(status));
+		node[0] ? node : "an unknown node", timeout, pmix_library.error_string(status));
 }
 
 static void pmix_abort(void *state, int status, const char *why)
 {
 	pmix_client.lost = true;
-	PMIx_Abort(status, why, NULL, 0);
+	pmix_library.abort(status, why, NULL, 0);
 }
 
 const struct rdzv_provider rdzv_pmix = {

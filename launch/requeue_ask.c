@@ -4,6 +4,7 @@
 
 #include "launch/requeue_ask.h"
 
+#include <limits.h>
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -12,14 +13,15 @@
 #include <unistd.h>
 
 #include "common/clock.h"
+#include "common/installed.h"
 #include "common/log.h"
 #include "common/spawn.h"
 
-#define PROGRAM LIBEXECDIR "/muster-requeue"
+#define PROGRAM "muster-requeue"
 #define ANSWER_SECONDS "10"
 #define WAIT_SECONDS 15.0
 
-static void wait_for_child(pid_t child)
+static void wait_for_child(pid_t child, const char *program)
 {
 	struct deadline deadline = deadline_in(WAIT_SECONDS);
 	int status;
@@ -30,27 +32,28 @@ static void wait_for_child(pid_t child)
 		if (!WIFEXITED(status) || WEXITSTATUS(status) != 0)
 			log_warn("requeue: %s did not put the job back: it comes back only if its script asks "
 					 "for it",
-				PROGRAM);
+				program);
 		return;
 	}
-	log_warn("requeue: %s did not answer for %.0f s", PROGRAM, WAIT_SECONDS);
+	log_warn("requeue: %s did not answer for %.0f s", program, WAIT_SECONDS);
 	kill(child, SIGKILL);
 	waitpid(child, &status, 0);
 }
 
 void requeue_ask(const struct ident *ident)
 {
-	char job[16], attempt[16];
-	char *argv[] = { (char *)"muster-requeue", (char *)"--deadline", (char *)ANSWER_SECONDS, job,
-		attempt, NULL };
+	char job[16], attempt[16], program[PATH_MAX];
+	char *argv[] = { (char *)PROGRAM, (char *)"--deadline", (char *)ANSWER_SECONDS, job, attempt,
+		NULL };
 	pid_t child;
 	if (!ident->job || getenv("MUSTER_ATTEMPT"))
 		return;
 	snprintf(job, sizeof job, "%u", ident->job);
 	snprintf(attempt, sizeof attempt, "%d", ident->attempt);
-	int error = spawn_program(&child, PROGRAM, NULL, argv, 0);
+	installed_program("libexec", LIBEXECDIR, PROGRAM, program, sizeof program);
+	int error = spawn_program(&child, program, NULL, argv, 0);
 	if (error)
-		log_warn("requeue: couldn't run %s: %s", PROGRAM, strerror(error));
+		log_warn("requeue: couldn't run %s: %s", program, strerror(error));
 	else
-		wait_for_child(child);
+		wait_for_child(child, program);
 }

@@ -16,6 +16,7 @@
 
 #include "checkpoint/protocol/ckptd_socket.h"
 #include "common/auto.h"
+#include "common/installed.h"
 #include "common/spawn.h"
 
 #define PROGRAM "muster-ckptd"
@@ -45,7 +46,6 @@ int ckptd_start_connect(const char *path, struct ckptd_link *link, struct err *e
 static int find_program(char *path, size_t size, struct err *err)
 {
 	const char *given = getenv("MUSTER_CKPTD_PROGRAM");
-	char own[3500];
 	if (given && given[0]) {
 		snprintf(path, size, "%s", given);
 		return access(path, X_OK) == 0
@@ -53,19 +53,10 @@ static int find_program(char *path, size_t size, struct err *err)
 			: err_fail(err, EXIT_USAGE, "service: MUSTER_CKPTD_PROGRAM: couldn't execute %s: %m",
 				path);
 	}
-	ssize_t length = readlink("/proc/self/exe", own, sizeof own - 1);
-	own[length < 0 ? 0 : length] = '\0';
-	char *slash = strrchr(own, '/');
-	if (slash) {
-		snprintf(path, size, "%.*s/" PROGRAM, (int)(slash - own), own);
-		if (access(path, X_OK) == 0)
-			return 0;
-	}
-	snprintf(path, size, BINDIR "/" PROGRAM);
-	return access(path, X_OK) == 0
+	return installed_program("bin", BINDIR, PROGRAM, path, size) == 0
 		? 0
 		: err_fail(err, EXIT_USAGE,
-			"service: couldn't find " PROGRAM " beside this program or in " BINDIR
+			"service: couldn't find " PROGRAM " beside this program or libmuster, or in " BINDIR
 			": name it in MUSTER_CKPTD_PROGRAM");
 }
 

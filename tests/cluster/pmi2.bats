@@ -95,3 +95,13 @@ rows() {
     cat "$JOBS/mpirun.out"
     [ "$(grep -cE '^ +[0-3]/4 +[01]/2 +[01]/2 +n[12] +pmix +pmix ' "$JOBS/mpirun.out")" -eq 4 ]
 }
+
+# Where mpirun itself runs, Open MPI counts a node, too.
+@test "the ranks of an mpirun outside of the job's nodes number these alone" {
+    mpirun --version 2>/dev/null | grep -q 'Open MPI' || skip "no mpirun of Open MPI"
+    run cluster run timeout -k 10 "$HANG" salloc -N2 --ntasks-per-node=2 \
+        "${BOUNDED[@]}" mpirun -n 4 "$RDZV"
+    echo "$output"
+    [ "$status" -eq 0 ]
+    [ "$(grep -cE '^ +[0-3]/4 +[01]/2 +[01]/2 +n[12] +pmix +pmix ' <<<"$output")" -eq 4 ]
+}

@@ -20,7 +20,6 @@ tests_unit_test_rdzv_SOURCES = tests/unit/launch/test_rdzv.c
 tests_unit_test_rdzv_LDADD = liblaunch.la libcommon.la $(CMOCKA_LIBS)
 if HAVE_PMIX
 tests_unit_test_rdzv_CFLAGS = $(AM_CFLAGS) $(PMIX_CFLAGS)
-tests_unit_test_rdzv_LDFLAGS = $(AM_LDFLAGS) -Wl,--wrap=PMIx_Fence_nb
 endif
 unit_tests += tests/unit/test_rdzv_pmi2
 tests_unit_test_rdzv_pmi2_SOURCES = tests/unit/launch/test_rdzv_pmi2.c
