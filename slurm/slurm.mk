@@ -12,5 +12,11 @@ muster_first_node_SOURCES = slurm/muster_first_node.c slurm/step_layout.c slurm/
 muster_first_node_CPPFLAGS = $(AM_CPPFLAGS) $(SLURM_CPPFLAGS)
 muster_first_node_LDFLAGS = $(AM_LDFLAGS) $(SLURM_LDFLAGS)
 muster_first_node_LDADD = libcommon.la $(SLURM_LIBS)
+else
+libexec_SCRIPTS = muster-requeue
+CLEANFILES += muster-requeue
+muster-requeue: slurm/muster_requeue_scontrol.sh
+	$(AM_V_GEN)cp $(srcdir)/slurm/muster_requeue_scontrol.sh $@ && chmod +x $@
 endif
+EXTRA_DIST += slurm/muster_requeue_scontrol.sh
 # End of slurm.mk

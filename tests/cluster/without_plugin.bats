@@ -30,7 +30,8 @@ setup() {
 
 # plain_submit NAME [SBATCH-OPTION…]: with $MORE for muster-train; prints the job's id.
 plain_submit() {
-    cluster run env PATH="$JOBS/bin:$PATH" NAME="$1" PAUSE_AT=45 PAUSE_IN="0 1 2 3" \
+    cluster run env PATH="${BIN-$JOBS/bin}:$PATH" NAME="$1" \
+        PAUSE_AT=45 PAUSE_IN="${PAUSE_IN-0 1 2 3}" \
         OMP_WAIT_POLICY=passive DATA=train.bin CKPT="$1" TRAIN_ARGS="$TRAIN_ARGS ${MORE-}" \
         sbatch --parsable --exclusive -o "$1.log" "${@:2}" train-no-plugin.sbatch
 }
@@ -86,4 +87,48 @@ kill_rank() {
     job_wait "$cancelled" 30 CANCELLED
     wait_for 60 all_idle # whatever could put it back has ended
     [ "$(job_state "$cancelled") $(job_field "$cancelled" Restarts)" = "CANCELLED 0" ]
+}
+
+# Its muster-requeue is the one that asks by scontrol, and lies where the folder of the installation
+# was moved to.
+@test "a Muster built without libslurm: preempted, and a rank killed, it comes back; cancelled, it does not" {
+    mkdir -p "$JOBS"/free/{bin,libexec,moved/bin,moved/libexec}
+    cp "$(command -v muster-train)" "$(command -v muster-ckptd)" "$JOBS/free/moved/bin"
+    for folder in free free/moved; do
+        cp "$MUSTER_TOP/slurm/muster_requeue_scontrol.sh" "$JOBS/$folder/libexec/muster-requeue"
+    done
+    printf '#!/bin/bash\nexec ./pausing "%s" "$@"\n' "$JOBS/free/moved/bin/muster-train" \
+        >"$JOBS/free/bin/muster-train"
+    chmod -R a+rX "$JOBS/free" && chmod a+x "$JOBS"/free/bin/*
+    export BIN=$JOBS/free/bin
+    job=$(PAUSE_IN="0 1" MORE="--ckpt-every 20" plain_submit free-run)
+    wait_attempt free-run "$job" 0
+    job_preempt "$job" 0
+    wait_attempt free-run "$job" 1
+    kill_rank "$job" 3
+    job_wait_attempt "$job" 2 60
+    job_wait "$job" 120 COMPLETED
+    cat "$JOBS/free-run.log"
+    [ "$(job_restarts "$job")" -eq 2 ]
+    grep -q "^muster-requeue: job $job is put back in the queue after attempt 1\$" \
+        "$JOBS/free-run.log"
+    train_equals_reference free-run
+    cancelled=$(plain_submit free-cancelled --nodes=1)
+    wait_for 60 train_attempt_has free-cancelled 0 3
+    cluster run scancel "$cancelled"
+    job_wait "$cancelled" 30 CANCELLED
+    wait_for 60 all_idle
+    [ "$(job_state "$cancelled") $(job_field "$cancelled" Restarts)" = "CANCELLED 0" ]
+    # What it tells of a job that has ended, and of one that never was.
+    requeue=$JOBS/free/libexec/muster-requeue
+    run cluster run "$requeue" --runs "$cancelled" 0
+    [ "$status $output" = "0 no" ]
+    run cluster run "$requeue" "$cancelled" 0
+    echo "$output"
+    [ "$status" -eq 0 ]
+    [[ $output = "muster-requeue: job $cancelled is left as it is: it is CANCELLED "* ]]
+    run cluster run "$requeue" --status 7
+    [ "$status" -eq 7 ]
+    run cluster run "$requeue" --deadline soon 1 0
+    [ "$status" -eq 2 ]
 }
