@@ -163,6 +163,8 @@ unless_lost_gpus() {
         "$1" "$name"
         lost_gpus "$job" || return 0
         cat "$JOBS/$name.log"
+        # It takes the GPUs of that attempt's nodes for used until it starts again.
+        cluster stop-controller && cluster start-controller
         wait_for 60 node_is "$node" idle
     done
 }
