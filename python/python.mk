@@ -4,6 +4,7 @@ dist_package_DATA = \
 	python/muster/__init__.py \
 	python/muster/__main__.py \
 	python/muster/_lib.py \
+	python/muster/_programs.py \
 	python/muster/data.py \
 	python/muster/ending.py \
 	python/muster/errors.py \
@@ -16,5 +17,5 @@ dist_package_DATA = \
 	python/muster/watch.py \
 	python/muster/workers.py \
 	python/muster/py.typed
-EXTRA_DIST += python/pyproject.toml
+EXTRA_DIST += pyproject.toml setup.py
 # End of python.mk

@@ -30,11 +30,10 @@ venv() {
 # bats test_tags=long
 @test "types by mypy --strict, and style by ruff" {
     [ -e "$MUSTER_BUILD/venv-lint/complete" ] || skip "no mypy and ruff"
-    cd "$MUSTER_TOP/python"
+    cd "$MUSTER_TOP"
     "$MUSTER_BUILD/venv-lint/bin/mypy" --strict --cache-dir "$BATS_TEST_TMPDIR/mypy"
-    "$MUSTER_BUILD/venv-lint/bin/ruff" check --no-cache --config pyproject.toml . ../tests/python
-    "$MUSTER_BUILD/venv-lint/bin/ruff" format --no-cache --check --config pyproject.toml . \
-        ../tests/python
+    "$MUSTER_BUILD/venv-lint/bin/ruff" check --no-cache setup.py python tests/python
+    "$MUSTER_BUILD/venv-lint/bin/ruff" format --no-cache --check setup.py python tests/python
 }
 
 # bats test_tags=long

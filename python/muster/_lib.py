@@ -24,6 +24,7 @@ from .errors import OK, Error
 
 NO_SAMPLE = 2**64 - 1
 DIMS = 8
+SONAME = "libmuster.so.0"
 
 
 class Tensor(Structure):
@@ -136,16 +137,28 @@ _SIGNATURES: dict[str, tuple[Any, list[Any]]] = {
 
 
 def _candidates() -> list[str]:
-    """Where libmuster may be, the first that is there counts."""
+    """Where libmuster may be; the first that is there counts. What is installed on the machine goes
+    before what the wheel has, if it is of the same release."""
     here = pathlib.Path(__file__).resolve().parent
     given = os.environ.get("MUSTER_LIBRARY")
+    if given:
+        return [given]
+    own = here / "native" / "lib" / SONAME  # of a wheel
+    beside = here.parents[3] / "lib" / SONAME  # PREFIX/share/muster/python/muster is this folder
     found = ctypes.util.find_library("muster")
-    return [
-        *([given] if given else []),
-        str(here / "lib" / "libmuster.so.0"),  # of the wheel
-        *([found] if found else []),
-        "/usr/local/lib/libmuster.so.0",
-    ]
+    installed = [name for name in (str(beside), found, f"/usr/local/lib/{SONAME}") if name]
+    if own.exists():
+        installed = [name for name in installed if _version_of(name) == _version_of(str(own))]
+    return [*installed, str(own)]
+
+
+def _version_of(name: str) -> bytes | None:
+    try:
+        version = ctypes.CDLL(name).muster_version
+    except (OSError, AttributeError):
+        return None
+    version.restype = c_char_p
+    return bytes(version())
 
 
 def _load() -> tuple[ctypes.CDLL, str]:

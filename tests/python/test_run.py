@@ -10,9 +10,9 @@ import subprocess
 import unittest
 
 import torch
-from ranks import Case, last_step
 
 import muster
+from ranks import Case, last_step
 
 LONG = bool(os.environ.get("MUSTER_PYTHON_LONG"))
 
