@@ -9,7 +9,6 @@
 #include "common/auto.h"
 #include "common/ident.h"
 #include "common/thread.h"
-#include "launch/pmix_library.h"
 #include "launch/rdzv_provider.h"
 
 #define INIT_SECONDS 60.0

@@ -8,13 +8,13 @@
 #ifndef MUSTER_PMIX_CLIENT_H
 #define MUSTER_PMIX_CLIENT_H
 
-#include <pmix.h>
 #include <pthread.h>
 #include <stdbool.h>
 #include <stddef.h>
 
 #include "common/clock.h"
 #include "common/err.h"
+#include "launch/pmix_library.h"
 #include "launch/rdzv_provider.h"
 
 #define PMIX_LOCAL_SECONDS 10.0 /* for what this node's server knows itself */

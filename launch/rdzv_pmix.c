@@ -31,7 +31,6 @@
 #include "launch/bootstrap.h"
 #include "launch/bootstrap_message.h"
 #include "launch/pmix_client.h"
-#include "launch/pmix_library.h"
 #include "launch/rdzv_provider.h"
 #include "launch/presence.h"
 #include "launch/run_key.h"

@@ -125,7 +125,7 @@ EOF
             sort)" = \
             $'common/spawn.c\ncommon/thread.c' ]
         [ "$(grep -rlE 'slurm/spank\.h' --include=*.[ch] $ROOMS | grep -v '^plugin/spank_')" = "" ]
-        [ "$(grep -rl '<pmix' --include=*.[ch] $ROOMS)" = launch/pmix_client.h ]
+        [ "$(grep -rl '<pmix' --include=*.[ch] $ROOMS)" = launch/pmix_library.h ]
         [ "$(grep -rlE '<nccl' --include=*.[ch] $ROOMS |
             grep -vE '^launch/nccl_|^trainer/comm/comm_nccl')" = "" ]
     }

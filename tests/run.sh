@@ -432,15 +432,21 @@ cluster_queue() {
     done
 }
 
+# Beside the build: it needs nothing of ours, and waits for Slurm most of the time.
+begin_alone() {
+    rm -f "$LOG"/counts-* "$LOG"/queue-*
+    test_files | grep -x $ALONE | sed 's/^/plain /' | queue alone
+    lane alone "${CLUSTERS%% *}" alone {lock}<&- &
+    alone=$!
+}
+
 run_lanes() {
     local name pids watch help=
-    rm -f "$LOG"/counts-* "$LOG"/queue-*
     test_files | grep ^tests/unit/ | sed 's/^/plain /' | queue units
     test_files | grep '^tests/[^/]*$' |
         first tests/{sanitize,sanitize_threads,gpu_train,fuzz,lint,gpt2_torch}.bats \
             tests/{python,nfs,elastic,saving,train,gpu}.bats |
         sed 's/^/plain /' | queue commands
-    test_files | grep -x $ALONE | sed 's/^/plain /' | queue alone
     end_lost_watchdogs {lock}<&- &
     watch=$!
     # One file of the commands' may not run beside itself.
@@ -453,16 +459,15 @@ run_lanes() {
         lane "commands-$name" "$name" commands cluster $help &
         pids+=" $!"
     done
-    {
-        lane alone "${CLUSTERS%% *}" alone
-        passed=0 failed=0 skipped=0
-        cluster_queue | queue cluster # for each lane that has nothing left from now on
-        # shellcheck disable=SC2086
-        for name in $CLUSTERS; do lane "cluster-$name" "$name" cluster $help & done
-        wait
-    } &
+    wait $alone
+    cluster_queue | queue cluster # for each lane that has nothing left from now on
     # shellcheck disable=SC2086
-    wait $pids $!
+    for name in $CLUSTERS; do
+        lane "cluster-$name" "$name" cluster $help &
+        pids+=" $!"
+    done
+    # shellcheck disable=SC2086
+    wait $pids
     kill $watch
     # shellcheck disable=SC2046,SC2086
     for name in units alone $(printf 'commands-%s ' $COMMANDS) $(printf 'cluster-%s ' $CLUSTERS); do
@@ -486,6 +491,10 @@ mkdir -p "$LOG" && : >"$GREEN" && : >"$FAILED" && : >"$MUSTER_SLURM_FAULTS" &&
 [ -n "$no_install" ] || packages_install build cluster tests ${ci:+lint} ${long:+lint} \
     >"$LOG/packages" 2>&1 {lock}<&- ||
     fail_early "install packages" "$LOG/packages"
+measure_patience
+export BATS_TEST_TIMEOUT=$((330 * MUSTER_PATIENCE))
+echo "limits are $((MUSTER_PATIENCE * 100 / 3)) % of those of a quiet machine"
+begin_alone
 echo "building in $MUSTER_BUILD"
 (build) >"$LOG/build" 2>&1 </dev/null &
 building=$!
@@ -493,9 +502,6 @@ wait $building || fail_early build "$LOG/build"
 building=
 echo "built after $SECONDS s"
 [ -z "$under_load" ] || load_all_cpus
-measure_patience
-export BATS_TEST_TIMEOUT=$((330 * MUSTER_PATIENCE))
-echo "limits are $((MUSTER_PATIENCE * 100 / 3)) % of those of a quiet machine"
 run_lanes
 cat "$GREEN"
 echo "all took $SECONDS s; each file's output is in $LOG"
