@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The folders to look in. */
+/* Looks beside libmuster or the program that runs, and in the folders beside its own. */
 #include "config.h"
 
 #include "common/installed.h"
@@ -17,11 +17,12 @@ static bool is_program(const char *path)
 	return access(path, X_OK) == 0;
 }
 
-/* Beside FILE, or in KIND beside its folder. */
+/* Beside FILE, or in KIND beside its folder. A name that is no whole path, such as a program has
+ * from PATH, would be looked for where the process happens to be. */
 static bool find_by(const char *file, const char *kind, const char *name, char *path, size_t size)
 {
 	char real[PATH_MAX];
-	if (!realpath(file, real))
+	if (file[0] != '/' || !realpath(file, real))
 		return false;
 	*strrchr(real, '/') = '\0';
 	return ((size_t)snprintf(path, size, "%s/%s", real, name) < size && is_program(path))

@@ -59,8 +59,8 @@ number JOB "$1"
 number ATTEMPT "$2"
 job=$1 attempt=$2 ends=$(($(date +%s) + deadline))
 
-# ask ARGUMENT…: scontrol's answer, in $answer; tried until the deadline. Fails where the controller
-# knows no such job; ends where no other try would help.
+# ask ARGUMENT…: scontrol's answer, in $answer; tried until the deadline. Fails where the
+# controller knows no such job; ends where no other try would help.
 ask() {
     until answer=$(timeout 10 scontrol "$@" 2>&1); do
         case $answer in
@@ -106,14 +106,17 @@ case $look in
     exit
     ;;
 --ends)
-    date -d "$(field EndTime)" +%s 2>/dev/null || exit 1
+    [ -n "$known" ] && date -d "$(field EndTime)" +%s 2>/dev/null || exit 1
     exit
     ;;
 esac
 
-if [ -z "$runs" ] || [ "$state" = COMPLETING ] || [ "$(field Restarts)" != "$attempt" ]; then
-    [ -n "$quiet" ] || say "job $job is left as it is: it is ${state:-not known} after" \
-        "$(field Restarts) restarts"
+leave() { [ -n "$quiet" ] || say "job $job is left as it is: $1"; }
+
+if [ -z "$known" ]; then
+    leave "the controller knows no such job"
+elif [ -z "$runs" ] || [ "$state" = COMPLETING ] || [ "$(field Restarts)" != "$attempt" ]; then
+    leave "it is $state after $(field Restarts) restarts"
 elif [ "$(field Requeue)" != 1 ]; then
     say "job $job can't be put back: it was submitted with --no-requeue"
     exit 1

@@ -25,6 +25,13 @@ launch() {
     for k in 0 1 2 3; do grep -qE "^ +$k/4 +$k/4 +0/1 .* pmix +pmix " <<<"$output"; done
 }
 
+@test "a PMIx that can't be loaded is named, with the ways to do without it" {
+    MUSTER_PMIX_LIBRARY=/nowhere/libpmix.so.2 run launch -n 1 muster-rdzv
+    echo "$output"
+    [ "$status" -eq 2 ]
+    [[ $output = *"rendezvous: couldn't load PMIx"*"/nowhere/libpmix.so.2"*MUSTER_PMIX_LIBRARY* ]]
+}
+
 @test "values from none to 64 KiB arrive with one fence each round" {
     local test=$MUSTER_BUILD/tests/unit/test_rdzv
     [ -x "$test" ] || skip "no test_rdzv: MUSTER_BUILD is not a build with its tests"

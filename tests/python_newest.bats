@@ -21,13 +21,11 @@ venv() {
 }
 
 # In a test of its own, since it takes minutes.
-# bats test_tags=long
 @test "PyTorch, mypy and ruff from PyPI" {
     venv lint mypy ruff || skip "$why"
     venv torch torch numpy || skip "$why"
 }
 
-# bats test_tags=long
 @test "types by mypy --strict, and style by ruff" {
     [ -e "$MUSTER_BUILD/venv-lint/complete" ] || skip "no mypy and ruff"
     cd "$MUSTER_TOP"
@@ -36,7 +34,6 @@ venv() {
     "$MUSTER_BUILD/venv-lint/bin/ruff" format --no-cache --check setup.py python tests/python
 }
 
-# bats test_tags=long
 @test "all that Debian's PyTorch does, and killed ten times" {
     [ -e "$MUSTER_BUILD/venv-torch/complete" ] || skip "no PyTorch"
     export MUSTER_LIBRARY=$MUSTER_PREFIX/lib/libmuster.so.0 PYTHONDONTWRITEBYTECODE=1

@@ -91,7 +91,7 @@ kill_rank() {
 
 # Its muster-requeue is the one that asks by scontrol, and lies where the folder of the installation
 # was moved to.
-@test "a Muster built without libslurm: preempted, and a rank killed, it comes back; cancelled, it does not" {
+@test "built without libslurm: preempted, and a rank killed, it comes back; cancelled, it does not" {
     mkdir -p "$JOBS"/free/{bin,libexec,moved/bin,moved/libexec}
     cp "$(command -v muster-train)" "$(command -v muster-ckptd)" "$JOBS/free/moved/bin"
     for folder in free free/moved; do
@@ -127,6 +127,11 @@ kill_rank() {
     echo "$output"
     [ "$status" -eq 0 ]
     [[ $output = "muster-requeue: job $cancelled is left as it is: it is CANCELLED "* ]]
+    run cluster run "$requeue" 4000000 0
+    [ "$status" -eq 0 ]
+    [ "$output" = "muster-requeue: job 4000000 is left as it is: the controller knows no such job" ]
+    run cluster run "$requeue" --ends 4000000 0
+    [ "$status $output" = "1 " ]
     run cluster run "$requeue" --status 7
     [ "$status" -eq 7 ]
     run cluster run "$requeue" --deadline soon 1 0
