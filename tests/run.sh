@@ -160,9 +160,10 @@ clean_up() {
     trap - EXIT
     trap '' INT TERM HUP
     [ -z "$building" ] || end_build
-    for _ in 1 2 3 4 5; do
+    for _ in {1..50}; do
         # shellcheck disable=SC2046
         kill -KILL $(run_processes) 2>/dev/null || break
+        sleep 0.1
     done
     take_down >/dev/null 2>&1
     remove_scratch

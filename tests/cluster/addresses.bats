@@ -14,6 +14,7 @@ setup_file() {
 
 teardown() {
     cluster_explain
+    resume_drained
     cluster_end
 }
 

@@ -33,6 +33,7 @@ teardown() {
     # shellcheck disable=SC2046
     kill -KILL $(tracers) 2>/dev/null || :
     cluster_explain
+    resume_drained
 }
 
 as() { cluster run --user "$1" --node "$2" "${@:3}"; }

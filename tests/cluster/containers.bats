@@ -45,6 +45,7 @@ teardown() {
     [ -z "${service-}" ] || kill -CONT "$service" 2>/dev/null || :
     rm -rf "$JOBS/inside"
     cluster_explain
+    resume_drained
 }
 
 as() { cluster run --user "$1" --node "$2" "${@:3}"; }

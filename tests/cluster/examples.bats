@@ -21,6 +21,7 @@ setup_file() {
 
 teardown() {
     cluster_explain
+    resume_drained
     job_cancel_left
 }
 

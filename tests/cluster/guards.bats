@@ -40,6 +40,7 @@ EOF
 
 teardown() {
     cluster_explain
+    resume_drained
     job_cancel_left
 }
 

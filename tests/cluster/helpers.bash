@@ -13,7 +13,10 @@ cluster() { "$MUSTER_TOP/tests/cluster/cluster" "$@"; }
 
 setup() { plugin_require; }
 
-teardown() { cluster_explain; }
+teardown() {
+    cluster_explain
+    resume_drained
+}
 
 teardown_file() { cluster_end; }
 
@@ -132,10 +135,12 @@ told_nobody() {
         END { exit !found }' "$(cluster status log)/slurmd-$1.log"
 }
 
-# resume_drained: while a slurmstepd tries to reach an srun that is gone, Slurm may take its step
-# for unkillable and drain the node, which the job's next attempt and the next test need.
+# resume_drained: for each teardown. While a slurmstepd tries to reach an srun that is gone, Slurm
+# may take its step for unkillable and drain the node, which the job's next attempt and the next
+# test need.
 resume_drained() {
     local name
+    [ "$(id -u)" = 0 ] || return 0
     for name in $(cluster run sinfo -h -N -t drain -o '%N %E' 2>/dev/null |
         sed -n 's/ Kill task failed$//p' | sort -u); do
         told_nobody "$name" || continue

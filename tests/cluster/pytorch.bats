@@ -32,6 +32,7 @@ setup() {
 
 teardown() {
     cluster_explain
+    resume_drained
     job_cancel_left
 }
 

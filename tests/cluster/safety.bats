@@ -23,6 +23,7 @@ teardown() {
     # shellcheck disable=SC2046
     kill -KILL $(noted "$BATS_TEST_TMPDIR/pids") 2>/dev/null || :
     cluster_explain
+    resume_drained
 }
 
 # Whether a command fails; a bare "!" would not fail the test.
