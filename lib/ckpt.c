@@ -31,6 +31,7 @@
 #define SLOTS 2            /* snapshot buffers: a save is copied while the one before is written */
 
 struct muster_ckpt {
+	struct muster *muster; /* outlives this */
 	struct ident ident;
 	struct folder *folder;
 	struct plan plan;
@@ -165,12 +166,17 @@ int muster_ckpt_open(struct muster *muster, const struct muster_ckpt_plan *given
 		err_set(&err, "checkpoint: out of memory");
 		return muster_failed(&err);
 	}
-	*ckpt = (struct muster_ckpt) { .ident = muster->ident, .plan = plan, .handed = -1 };
+	*ckpt = (struct muster_ckpt) { .muster = muster,
+		.ident = muster->ident,
+		.plan = plan,
+		.handed = -1 };
 	outcomes_open(&ckpt->outcomes);
 	if (open_stages(ckpt, given->dir, &err) < 0) {
 		release(ckpt);
 		return muster_failed(&err);
 	}
+	flight_files_begin(folder_dir(ckpt->folder)->fd);
+	muster_keep_flight(muster, given->dir);
 	*out = ckpt;
 	return MUSTER_OK;
 }
@@ -388,8 +394,11 @@ static int save_checked(struct muster_ckpt *ckpt, const struct save_step *at,
 	if (rc == 0) {
 		ckpt->begun_here = true;
 		folder_progress(ckpt->folder, (uint64_t)at->step);
-		if (at->step > outcomes_newest(&ckpt->outcomes, true))
+		if (at->step > outcomes_newest(&ckpt->outcomes, true)) {
+			enum flight_phase before = muster_stand(ckpt->muster, FLIGHT_SAVE);
 			rc = save(ckpt, at, content, &err);
+			muster_stand(ckpt->muster, before);
+		}
 	}
 	content_release(content);
 	return rc < 0 ? muster_failed(&err) : MUSTER_OK;

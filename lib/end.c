@@ -89,6 +89,7 @@ int muster_end(struct muster *muster, struct muster_ckpt *ckpt, struct ncclComm 
 		timeout = 0;
 	}
 	double seconds = fmin(muster_or(timeout, muster->timeout), LONGEST_SECONDS);
+	muster_stand(muster, FLIGHT_CLOSE);
 	status = common_end(muster, own_end(ckpt, status, seconds), seconds);
 	err_fail(&why, (enum exit_status)status, "%s", muster_error());
 	if (muster_nccl_end(muster, comm, is_good(status), seconds) && is_good(status))

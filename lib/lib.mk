@@ -14,6 +14,7 @@ libmuster_la_SOURCES = lib/muster.h lib/muster_private.h \
 	lib/notice.c \
 	lib/order.c \
 	lib/outcomes.c lib/outcomes.h \
+	lib/phase.c \
 	lib/plan.c lib/plan.h \
 	lib/progress.c \
 	lib/rank.c \
@@ -23,8 +24,8 @@ libmuster_la_SOURCES = lib/muster.h lib/muster_private.h \
 	lib/worker.c
 libmuster_la_CFLAGS = $(MUSTER_CFLAGS)
 # libckptd holds libcheckpoint and libcommon.
-libmuster_la_LIBADD = librun.la liblaunch.la liborder.la libckptd.la
-libmuster_la_LDFLAGS = $(AM_LDFLAGS) $(NCCL_RPATH) -version-info 4:0:4 -no-undefined \
+libmuster_la_LIBADD = librun.la liblaunch.la liborder.la libtelemetry.la libckptd.la
+libmuster_la_LDFLAGS = $(AM_LDFLAGS) $(NCCL_RPATH) -version-info 6:0:6 -no-undefined \
 	-Wl,--version-script=$(srcdir)/lib/libmuster.lds
 libmuster_la_DEPENDENCIES = $(libmuster_la_LIBADD) lib/libmuster.lds
 if HAVE_NCCL

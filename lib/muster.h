@@ -232,6 +232,24 @@ MUSTER_API const char *muster_notice_name(int signal);
  * itself. No effect without the plugin or before muster_open. */
 MUSTER_API void muster_progress(void);
 
+/* ---- where a rank stands ---- */
+
+/* What a rank does in a step. */
+enum muster_phase {
+	MUSTER_PHASE_DATA = 2,   /* takes its share of the data */
+	MUSTER_PHASE_UPDATE = 5, /* the optimizer */
+	MUSTER_PHASE_VALIDATE = 6,
+	MUSTER_PHASE_FORWARD = 9,
+	MUSTER_PHASE_BACKWARD = 10,
+	MUSTER_PHASE_STEP = 11 /* the rest of a step */
+};
+
+/* Notes in this rank's flight recorder what it begins in `step`, counted from 1. Once a checkpoint
+ * directory is open, muster-where DIR shows it, also after the process was killed. Call it from one
+ * thread at a time. It costs no system call. Saves, muster_word and muster_end are noted by
+ * themselves. Other phases are ignored, and so is NULL. Since 0.6. */
+MUSTER_API void muster_phase(struct muster *muster, enum muster_phase phase, int64_t step);
+
 /* ---- the order of samples ---- */
 
 /* Which sample is read when, as in muster-train: each epoch is a permutation of all samples that

@@ -10,6 +10,7 @@
 #include "launch/rdzv.h"
 #include "launch/step_word.h"
 #include "lib/muster.h"
+#include "telemetry/flight_files.h"
 
 #define MUSTER_SECONDS 60.0 /* of a call, where the program says 0 */
 
@@ -24,7 +25,20 @@ struct muster {
 	struct step_word *word; /* from muster_word_begin to muster_word_end; else NULL */
 	int words_begun;        /* number of times: each has its own key */
 	uint64_t words;         /* number said */
+	struct flight_recorder *flight;
+	struct flight_file flight_file; /* once a checkpoint directory is open */
+	enum flight_phase phase;        /* what the recorder has, and the step; see muster_stand */
+	uint64_t step;
 };
+
+/* Notes a phase of the step that was noted last, and returns the one before. */
+enum flight_phase muster_stand(struct muster *muster, enum flight_phase phase);
+
+/* Keeps the flight recorder in the checkpoint directory from now on, unless it is kept already. */
+void muster_keep_flight(struct muster *muster, const char *dir);
+
+/* Ends the recorder. Its file stays unless the ranks part in order. */
+void muster_end_flight(struct muster *muster, bool orderly);
 
 /* Stores `err` for muster_error and returns its status. */
 int muster_failed(const struct err *err);

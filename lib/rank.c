@@ -22,6 +22,10 @@ static int meet(struct muster *muster, struct err *err)
 	alone_warn(ident);
 	if (ident->world_size > 1)
 		log_set_tag("rank %d on %s", ident->rank, ident->node);
+	muster->flight = flight_create(ident, err);
+	if (!muster->flight)
+		return -1;
+	muster->phase = FLIGHT_START;
 	muster->nodes = calloc((size_t)ident->world_size, sizeof *muster->nodes);
 	if (!muster->nodes)
 		return err_set(err, "rendezvous: no memory for %d ranks", ident->world_size);
@@ -60,6 +64,7 @@ void muster_close(struct muster *muster, int orderly)
 {
 	if (!muster)
 		return;
+	muster_end_flight(muster, orderly);
 	step_word_close(muster->word);
 	rdzv_close(muster->rdzv, orderly);
 	for (int rank = 0; muster->nodes && rank < muster->ident.world_size; rank++)

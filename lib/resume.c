@@ -177,8 +177,11 @@ static int resume_all(struct muster *muster, const struct muster_ckpt_plan *plan
 	int status = muster_check(muster, timeout, &err) < 0
 		? muster_failed(&err)
 		: resume(muster, plan, timeout, target, found);
-	if (status == MUSTER_OK)
+	if (status == MUSTER_OK) {
+		/* NOLINTNEXTLINE(clang-analyzer-core.NullDereference): resume() refuses NULL */
+		muster_keep_flight(muster, plan->dir);
 		return MUSTER_OK;
+	}
 	if (target->saved) {
 		muster_saved_close(*target->saved);
 		*target->saved = NULL;

@@ -118,9 +118,13 @@ int muster_word(struct muster *muster, uint64_t flags, uint64_t *all, int *rank,
 	struct err err;
 	if (check(muster, all, rank, timeout, &err) < 0)
 		return muster_failed(&err);
+	enum flight_phase before = muster_stand(muster, FLIGHT_WORD);
 	step_word_say(muster->word, flags);
 	muster->words++;
-	return hear(muster, 1, all, rank, timeout);
+	int status = hear(muster, 1, all, rank, timeout);
+	if (status == MUSTER_OK)
+		muster_stand(muster, before);
+	return status;
 }
 
 int muster_word_end(struct muster *muster, uint64_t *all, int *rank, double timeout)

@@ -10,6 +10,7 @@ dist_package_DATA = \
 	python/muster/errors.py \
 	python/muster/metrics.py \
 	python/muster/objects.py \
+	python/muster/phases.py \
 	python/muster/process.py \
 	python/muster/run.py \
 	python/muster/tensors.py \

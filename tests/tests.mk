@@ -40,6 +40,7 @@ include tests/unit/order/order.mk
 include tests/unit/plugin/plugin.mk
 include tests/unit/shim/shim.mk
 include tests/unit/slurm/slurm.mk
+include tests/unit/telemetry/telemetry.mk
 include tests/unit/trainer/comm/comm.mk
 include tests/unit/trainer/cpu/cpu.mk
 include tests/unit/trainer/cuda/host/host.mk
@@ -50,7 +51,6 @@ include tests/unit/trainer/model/model.mk
 include tests/unit/trainer/ops/ops.mk
 include tests/unit/trainer/run/run.mk
 include tests/unit/trainer/state/state.mk
-include tests/unit/trainer/telemetry/telemetry.mk
 include tests/unit/trainer/tools/tools.mk
 
 if HAVE_CMOCKA

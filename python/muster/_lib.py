@@ -108,6 +108,7 @@ _SIGNATURES: dict[str, tuple[Any, list[Any]]] = {
     "muster_notice_fd": (c_int, []),
     "muster_notice_name": (c_char_p, [c_int]),
     "muster_progress": (None, []),
+    "muster_phase": (None, [Handle, c_int, c_int64]),
     "muster_word_begin": (c_int, [Handle, c_double]),
     "muster_word": (c_int, [Handle, c_uint64, POINTER(c_uint64), POINTER(c_int), c_double]),
     "muster_word_end": (c_int, [Handle, POINTER(c_uint64), POINTER(c_int), c_double]),

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 from . import _lib, process, workers
 from .errors import Usage
+from .phases import Phases
 
 if TYPE_CHECKING:
     from .run import Run
@@ -179,6 +180,19 @@ class _Plain:
         return self._dataset[key[2]]
 
 
+class _Parts(list[Any]):
+    """The microbatches of a step: with each comes another forward pass."""
+
+    def __init__(self, parts: list[Any], phases: Phases):
+        super().__init__(parts)
+        self._phases = phases
+
+    def __iter__(self) -> Iterator[Any]:
+        for part in super().__iter__():
+            self._phases.begin("forward")
+            yield part
+
+
 _OURS = ("batch_size", "sampler", "batch_sampler", "drop_last", "shuffle")
 
 
@@ -240,14 +254,14 @@ class Loader:
         run = self._run
         while end is None or run.step < end:
             step = run.step
-            run.phase = "data"
+            run.phases.begin("data", step + 1)
             if self._batches is None:
                 self._sampler.step = step
                 self._batches = iter(self._data_loader())
                 process.mask_notices()
             parts = [next(self._batches) for _ in range(self._keys.parts(step))]
             run.begin_step(in_loader=True)
-            yield parts if self._microbatch is not None else parts[0]
+            yield parts[0] if self._microbatch is None else _Parts(parts, run.phases)
             if run.step == step:
                 raise Usage("call run.end_step() once for each batch of run.loader()")
 

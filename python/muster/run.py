@@ -15,6 +15,7 @@ from typing import Any
 from . import _lib, data, ending, errors, objects, process, workers
 from .errors import Usage
 from .metrics import Metrics
+from .phases import Phases
 from .tensors import Reader, describe
 from .values import Decoder, Json, dumps
 from .watch import Watch
@@ -94,7 +95,7 @@ class Run:
         self.directory, self.seed = directory, seed
         self.step = 0  # steps done, by all attempts together
         self.resumed = False
-        self.phase = "start"
+        self.phases = Phases(self.world.handle)
         self.ckpt: Any = None
         self.loss: Any = None
         self.validation_loss: float | None = None
@@ -114,6 +115,7 @@ class Run:
         self._metrics = Metrics(directory, _lib.library.muster_ckpt_attempt(self.ckpt))
         ending.register(self)
         _lib.check(_lib.library.muster_word_begin(self.world.handle, timeout))
+        self.phases.watch(models.values(), others.values())
         self.begin_step()
 
     def _open(self, identity: str, keep: tuple[int, int, int], begin: str | None) -> None:
@@ -192,7 +194,7 @@ class Run:
         seeded_by_loader, self._in_step = self._in_step, False
         self.step += 1
         self.own_steps += 1
-        self.phase = "end_step"
+        self.phases.begin("end_step")
         self.loss = loss.detach() if hasattr(loss, "detach") else loss
         self._watch.beat()
         process.mask_notices()
@@ -211,7 +213,7 @@ class Run:
         """Saves the state after the last step. Returns once it is copied and handed over; rank 0
         does it for all, and other ranks return at once."""
         if self.world.rank == 0 and self.step != self._saved_step:
-            self.phase = "save"
+            self.phases.begin("save")
             self._metrics.flush()
             self._save()
             self._saved_step = self.step
@@ -298,7 +300,7 @@ class Run:
 
     def begin_step(self, in_loader: bool = False) -> None:
         """Before a step: what is random in it depends on the seed, the step and the rank alone."""
-        self.phase = "step"
+        self.phases.begin("forward" if in_loader else "step", self.step + 1)
         self._in_step = in_loader
         if self._seed_generators:
             data.seed_generators(
@@ -311,6 +313,7 @@ class Run:
             return
         self._drained = True
         self._watch.end()
+        self.phases.end()
         flags, rank = ctypes.c_uint64(), ctypes.c_int()
         _lib.check(
             _lib.library.muster_word_end(
@@ -324,6 +327,7 @@ class Run:
         """The run has failed: nothing more is saved."""
         self.ended = True
         self._watch.end()
+        self.phases.end()
 
     def _word(self) -> tuple[int, int]:
         """The flags of all ranks after the step before, and the lowest rank that has set any."""

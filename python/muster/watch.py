@@ -49,7 +49,7 @@ class Watch:
         run = self._run
         print(
             f"muster: {run.world!r} has been in step {run.step + 1} for {seconds:.0f} s (in: "
-            f"{run.phase}): the attempt ends; all threads of this rank:",
+            f"{run.phases.name}): the attempt ends; all threads of this rank:",
             file=sys.stderr,
             flush=True,
         )

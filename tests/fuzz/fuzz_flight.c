@@ -6,8 +6,8 @@
 
 #include "common/bytes.h"
 #include "common/hash.h"
-#include "trainer/telemetry/flight.h"
-#include "trainer/telemetry/flight_table.h"
+#include "telemetry/flight.h"
+#include "telemetry/flight_table.h"
 
 #define PART 256
 

@@ -63,7 +63,7 @@ sources() {
     part) echo checkpoint/{save/ckpt_part,format/manifest}.c "${base[@]}" ;;
     gemm_plans) echo trainer/cuda/host/gemm_plans.c common/err.c ;;
     npy) echo trainer/data/npy.c common/err.c ;;
-    flight) echo trainer/telemetry/flight_{read,table}.c "${base[@]}" ;;
+    flight) echo telemetry/flight_{read,table}.c "${base[@]}" ;;
     step_word) echo launch/step_word_frame.c ;;
     safetensors) echo checkpoint/format/safetensors.c "${base[@]}" ;;
     tokens) echo trainer/data/token_file.c common/err.c ;;

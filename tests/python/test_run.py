@@ -177,6 +177,11 @@ class Several(Case):
         self.assertIn("rank 1 of 2", ranks.said(1))
         self.assertIn("has been in step 6 for", ranks.said(1))
         self.assertIn("program.py", ranks.said(1))
+        tool = os.environ.get("MUSTER_PREFIX", "") + "/bin/muster-where"
+        stood = subprocess.run([tool, self.place + "/run"], stdout=subprocess.PIPE, text=True)
+        self.assertEqual(stood.returncode, 0, stood.stdout)
+        self.assertRegex(stood.stdout, r"rank 1 .*in the forward pass of step 6")
+        self.assertRegex(stood.stdout, r"rank 0 .*in the backward pass of step 6")
 
 
 class Files(Case):

@@ -15,7 +15,7 @@
 #include "common/clock.h"
 #include "common/thread.h"
 #include "trainer/comm/comm_private.h"
-#include "trainer/telemetry/trace.h"
+#include "telemetry/trace.h"
 
 #define WATCH_SECONDS 0.05 /* how often a waiter looks at peers and the deadline */
 #define LEAVE_SECONDS 10.0 /* waiters give up a communicator's thread that has not left by then */

@@ -13,7 +13,7 @@
 #include "common/err.h"
 #include "common/ident.h"
 #include "launch/rdzv.h"
-#include "trainer/telemetry/flight.h"
+#include "telemetry/flight.h"
 
 struct comm;
 struct comm_provider;

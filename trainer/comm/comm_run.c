@@ -16,7 +16,7 @@
 
 #include "common/clock.h"
 #include "trainer/comm/comm_private.h"
-#include "trainer/telemetry/trace.h"
+#include "telemetry/trace.h"
 
 #define SETTLE_LOOK 5e-5 /* seconds between two looks at a device */
 

@@ -14,7 +14,7 @@
 #include "launch/rdzv.h"
 #include "trainer/comm/comm_conn.h"
 #include "trainer/comm/comm_provider.h"
-#include "trainer/telemetry/flight.h"
+#include "telemetry/flight.h"
 
 /* What a rank says when it leaves, to ranks of the same build. */
 struct comm_tcp_goodbye {

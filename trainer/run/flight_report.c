@@ -10,7 +10,7 @@
 #include "common/auto.h"
 #include "common/clock.h"
 #include "common/log.h"
-#include "trainer/telemetry/flight_table.h"
+#include "telemetry/flight_table.h"
 
 /* Reads a rank's last words. *now is that rank's clock at that time. */
 static bool hear(const struct run *run, int rank, struct flight_view *view, double *now)

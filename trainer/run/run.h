@@ -25,7 +25,7 @@
 #include "trainer/run/validate.h"
 #include "trainer/state/async_saver.h"
 #include "trainer/state/state.h"
-#include "trainer/telemetry/flight_files.h"
+#include "telemetry/flight_files.h"
 
 struct run {
 	struct settings settings;

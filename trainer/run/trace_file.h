@@ -10,7 +10,7 @@
 #include <stdint.h>
 
 #include "trainer/comm/comm.h"
-#include "trainer/telemetry/trace.h"
+#include "telemetry/trace.h"
 
 struct trace_file;
 

@@ -1,8 +1,8 @@
-# trainer/tools/: muster-train, muster-tokens, muster-curve and muster-where.
+# trainer/tools/: muster-train, muster-tokens and muster-curve.
 libtrainer_a_SOURCES += \
 	trainer/tools/curve.c trainer/tools/curve.h \
 	trainer/tools/scaling.c trainer/tools/scaling.h
-bin_PROGRAMS += muster-train muster-tokens muster-curve muster-where
+bin_PROGRAMS += muster-train muster-tokens muster-curve
 muster_train_SOURCES = trainer/tools/muster_train.c
 muster_train_LDADD = $(trainer_LIBS) libckptd.la libcheckpoint.la liblaunch.la libcommon.la
 if HAVE_CUBLAS
@@ -15,6 +15,4 @@ muster_tokens_SOURCES = trainer/tools/muster_tokens.c
 muster_tokens_LDADD = libtrainer.a libcommon.la
 muster_curve_SOURCES = trainer/tools/muster_curve.c
 muster_curve_LDADD = $(trainer_LIBS)
-muster_where_SOURCES = trainer/tools/muster_where.c
-muster_where_LDADD = libtrainer.a libcommon.la
 # End of tools.mk

@@ -8,7 +8,7 @@
 
 #include "common/bytes.h"
 #include "common/hash.h"
-#include "trainer/telemetry/flight.h"
+#include "telemetry/flight.h"
 
 #define MAGIC "MSTAND01"
 #define PART 256
@@ -51,8 +51,7 @@ static int read_header(const unsigned char *at, struct flight_view *view, struct
 		return err_fail(err, EXIT_DATA, "it is no record of where a rank stands");
 	if (memcmp(at, MAGIC, 8) != 0)
 		return err_fail(err, EXIT_DATA,
-			"it was written by another version of muster-train: read it with that one's "
-			"muster-where");
+			"it was written by another version of Muster: read it with that one's muster-where");
 	if (!is_sealed(at))
 		return err_fail(err, EXIT_DATA, "its head is damaged");
 	if (world > WORLD_LIMIT || rank >= world || attempt > INT32_MAX
@@ -127,27 +126,28 @@ int flight_read(const void *bytes, size_t size, struct flight_view *view, struct
 
 /* ---- words ---- */
 
-/* The words for a phase; `slot`: of a slot of the step, else of the step. */
-static const struct {
-	const char *doing;
-	bool slot;
-} phases[FLIGHT_PHASES] = {
-	[FLIGHT_DATA] = { "taking data for", true },
-	[FLIGHT_COMPUTE] = { "computing", true },
-	[FLIGHT_REDUCE] = { "ending the reduction of", false },
-	[FLIGHT_UPDATE] = { "updating the weights of", false },
-	[FLIGHT_VALIDATE] = { "validating after", false },
-	[FLIGHT_SAVE] = { "handing over the save of", false },
-	[FLIGHT_CLOSE] = { "ending the run after", false },
+/* The words for a phase of a step, or of a slot of it. */
+static const char *const phases[FLIGHT_PHASES] = {
+	[FLIGHT_DATA] = "taking data for",
+	[FLIGHT_COMPUTE] = "computing",
+	[FLIGHT_REDUCE] = "ending the reduction of",
+	[FLIGHT_UPDATE] = "updating the weights of",
+	[FLIGHT_VALIDATE] = "validating after",
+	[FLIGHT_SAVE] = "handing over the save of",
+	[FLIGHT_CLOSE] = "ending the run after",
+	[FLIGHT_FORWARD] = "in the forward pass of",
+	[FLIGHT_BACKWARD] = "in the backward pass of",
+	[FLIGHT_STEP] = "in",
+	[FLIGHT_WORD] = "waiting for the other ranks after",
 };
 
 static void phase_words(const struct flight_view *view, char *out, size_t size)
 {
-	const char *doing = phases[view->phase].doing;
+	const char *doing = phases[view->phase];
 	if (!doing)
 		snprintf(out, size, "%s",
 			view->phase == FLIGHT_START ? "preparing the run" : "where its record does not tell");
-	else if (phases[view->phase].slot)
+	else if (view->slot >= 0)
 		snprintf(out, size, "%s slot %d of step %" PRIu64, doing, view->slot, view->step);
 	else
 		snprintf(out, size, "%s step %" PRIu64, doing, view->step);

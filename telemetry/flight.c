@@ -4,7 +4,7 @@
  * stops. */
 #include "config.h"
 
-#include "trainer/telemetry/flight.h"
+#include "telemetry/flight.h"
 
 #include <fcntl.h>
 #include <inttypes.h>

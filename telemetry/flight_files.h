@@ -6,8 +6,8 @@
 
 #include "common/err.h"
 #include "common/ident.h"
-#include "trainer/telemetry/flight.h"
-#include "trainer/telemetry/flight_follow.h"
+#include "telemetry/flight.h"
+#include "telemetry/flight_follow.h"
 
 #define FLIGHT_FOLDER "standing"
 #define FLIGHT_BEFORE "standing-before"
@@ -32,6 +32,8 @@ int flight_file_open(struct flight_file *file, struct flight_recorder *flight,
 	const struct ident *ident, const char *dir, struct err *err);
 /* Removes the file, and the folder with the last file. */
 void flight_file_remove(struct flight_file *file);
+/* Lets go of the file, which stays. */
+void flight_file_leave(struct flight_file *file);
 
 struct flight_list {
 	struct flight_view *views; /* sorted by run, then by rank */

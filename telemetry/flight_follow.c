@@ -3,7 +3,7 @@
  * waits for. */
 #include "config.h"
 
-#include "trainer/telemetry/flight_follow.h"
+#include "telemetry/flight_follow.h"
 
 #include <pthread.h>
 #include <stdio.h>
@@ -89,7 +89,7 @@ struct flight_follow *flight_follow_begin(const struct flight_recorder *flight, 
 	return NULL;
 }
 
-void flight_follow_end(struct flight_follow *follow)
+void flight_follow_end(struct flight_follow *follow, bool remove)
 {
 	if (!follow)
 		return;
@@ -98,6 +98,9 @@ void flight_follow_end(struct flight_follow *follow)
 	pthread_cond_signal(&follow->wake);
 	pthread_mutex_unlock(&follow->lock);
 	pthread_join(follow->thread, NULL);
-	unlinkat(follow->dirfd, follow->name, 0);
+	if (remove)
+		unlinkat(follow->dirfd, follow->name, 0);
+	else
+		write_change(follow);
 	release(follow);
 }

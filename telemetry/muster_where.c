@@ -13,8 +13,8 @@
 #include "common/descriptors.h"
 #include "common/err.h"
 #include "common/io.h"
-#include "trainer/telemetry/flight_files.h"
-#include "trainer/telemetry/flight_table.h"
+#include "telemetry/flight_files.h"
+#include "telemetry/flight_table.h"
 
 struct arguments {
 	const char *dir;
@@ -116,15 +116,14 @@ static int show(const struct arguments *given, struct err *err)
 int main(int argc, char **argv)
 {
 	struct arguments given = { 0 };
-	struct argp argp = {
-		.options = options,
+	struct argp argp = { .options = options,
 		.parser = parse_one,
 		.args_doc = "[DIR]",
 		.doc =
 			"Prints where the ranks of a training stand, or stood when they were killed: in which "
 			"collective of which bucket of which step, or what they computed.\vDIR is the "
-			"--ckpt-dir of the run. Without it: the runs of this user on this node that have none."
-	};
+			"checkpoint directory of the run. Without it: the runs of this user on this node that "
+			"have none." };
 	struct err err;
 	descriptors_raise();
 	argp_program_version = PACKAGE_STRING;

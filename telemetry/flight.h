@@ -17,16 +17,21 @@
 
 struct flight_recorder;
 
-/* What the training thread does. The numbers are part of the format. */
+/* What the training thread does. The numbers are part of the format, and of lib/muster.h. */
 enum flight_phase {
 	FLIGHT_START = 1, /* everything before the first step */
-	FLIGHT_DATA,      /* takes the next microbatch of a slot */
+	FLIGHT_DATA,      /* takes the next microbatch */
 	FLIGHT_COMPUTE,   /* forward and backward of a slot */
 	FLIGHT_REDUCE,    /* the end of the reduction */
 	FLIGHT_UPDATE,
 	FLIGHT_VALIDATE,
 	FLIGHT_SAVE,  /* hands a save over */
 	FLIGHT_CLOSE, /* the end of the run: the last save, and the fence before all leave */
+	/* of programs with libmuster, which have no slots */
+	FLIGHT_FORWARD,
+	FLIGHT_BACKWARD,
+	FLIGHT_STEP, /* the rest of a step */
+	FLIGHT_WORD, /* waits for the words of the other ranks about the step before (muster_word) */
 	FLIGHT_PHASES
 };
 

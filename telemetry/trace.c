@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Keeps spans in arrays that are allocated once, so that nothing waits or grows while steps are
  * measured. */
-#include "trainer/telemetry/trace.h"
+#include "telemetry/trace.h"
 
 #include <stdarg.h>
 #include <stdio.h>

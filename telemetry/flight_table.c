@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Groups the ranks by the place where they stand, and prints one line a group. */
-#include "trainer/telemetry/flight_table.h"
+#include "telemetry/flight_table.h"
 
 #include <stdio.h>
 #include <stdlib.h>

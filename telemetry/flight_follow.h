@@ -5,7 +5,7 @@
 #ifndef MUSTER_FLIGHT_FOLLOW_H
 #define MUSTER_FLIGHT_FOLLOW_H
 
-#include "trainer/telemetry/flight.h"
+#include "telemetry/flight.h"
 
 struct flight_follow;
 
@@ -15,8 +15,8 @@ struct flight_follow;
 struct flight_follow *flight_follow_begin(const struct flight_recorder *flight, int dirfd,
 	const char *name, struct err *err);
 
-/* Ends the thread, which may take long if the file system does not answer, and removes the file.
- * `follow` may be NULL. */
-void flight_follow_end(struct flight_follow *follow);
+/* Ends the thread, which may take long if the file system does not answer, and with `remove`
+ * removes the file; otherwise it has the record as it is now. `follow` may be NULL. */
+void flight_follow_end(struct flight_follow *follow, bool remove);
 
 #endif

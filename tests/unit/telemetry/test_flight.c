@@ -26,8 +26,8 @@
 #include "common/hash.h"
 #include "tests/unit/files.h"
 #include "tests/unit/hang.h"
-#include "trainer/telemetry/flight_files.h"
-#include "trainer/telemetry/flight_table.h"
+#include "telemetry/flight_files.h"
+#include "telemetry/flight_table.h"
 
 #define PART 256
 
@@ -117,21 +117,27 @@ static void each_phase_has_its_words(void **state)
 {
 	static const struct {
 		enum flight_phase phase;
+		int slot;
 		const char *words;
 	} known[] = {
-		{ FLIGHT_START, "preparing the run" },
-		{ FLIGHT_DATA, "taking data for slot 2 of step 5" },
-		{ FLIGHT_COMPUTE, "computing slot 2 of step 5" },
-		{ FLIGHT_REDUCE, "ending the reduction of step 5" },
-		{ FLIGHT_UPDATE, "updating the weights of step 5" },
-		{ FLIGHT_VALIDATE, "validating after step 5" },
-		{ FLIGHT_SAVE, "handing over the save of step 5" },
-		{ FLIGHT_CLOSE, "ending the run after step 5" },
+		{ FLIGHT_START, -1, "preparing the run" },
+		{ FLIGHT_DATA, -1, "taking data for step 5" },
+		{ FLIGHT_DATA, 2, "taking data for slot 2 of step 5" },
+		{ FLIGHT_COMPUTE, 2, "computing slot 2 of step 5" },
+		{ FLIGHT_REDUCE, -1, "ending the reduction of step 5" },
+		{ FLIGHT_UPDATE, -1, "updating the weights of step 5" },
+		{ FLIGHT_VALIDATE, -1, "validating after step 5" },
+		{ FLIGHT_SAVE, -1, "handing over the save of step 5" },
+		{ FLIGHT_CLOSE, -1, "ending the run after step 5" },
+		{ FLIGHT_FORWARD, -1, "in the forward pass of step 5" },
+		{ FLIGHT_BACKWARD, -1, "in the backward pass of step 5" },
+		{ FLIGHT_STEP, -1, "in step 5" },
+		{ FLIGHT_WORD, -1, "waiting for the other ranks after step 5" },
 	};
 	struct flight_recorder *flight = create();
-	assert_int_equal(sizeof known / sizeof known[0], FLIGHT_PHASES - 1);
+	assert_int_equal(known[sizeof known / sizeof known[0] - 1].phase, FLIGHT_PHASES - 1);
 	for (size_t i = 0; i < sizeof known / sizeof known[0]; i++) {
-		flight_begin(flight, known[i].phase, 5, 2);
+		flight_begin(flight, known[i].phase, 5, known[i].slot);
 		struct flight_view view = view_of(flight);
 		assert_words(&view, known[i].words);
 	}
@@ -306,10 +312,10 @@ static void a_copy_follows(void **state)
 			assert_true(deadline_sleep(end, 0.01));
 		}
 	}
-	flight_follow_end(follow);
+	flight_follow_end(follow, true);
 	assert_int_equal(access(files_path("rank-00003"), F_OK), -1);
 	assert_null(flight_follow_begin(flight, dirfd, "no/folder", &err));
-	flight_follow_end(NULL);
+	flight_follow_end(NULL, true);
 	flight_destroy(flight);
 	close(dirfd);
 }

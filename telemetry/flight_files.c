@@ -3,7 +3,7 @@
  * system, else in the node's memory. */
 #include "config.h"
 
-#include "trainer/telemetry/flight_files.h"
+#include "telemetry/flight_files.h"
 
 #include <dirent.h>
 #include <errno.h>
@@ -192,20 +192,32 @@ static void remove_folder(int dirfd)
 		unlinkat(parent, FLIGHT_FOLDER, AT_REMOVEDIR);
 }
 
-void flight_file_remove(struct flight_file *file)
+static void end_file(struct flight_file *file, bool remove)
 {
 	if (file->follow) {
-		flight_follow_end(file->follow);
-		remove_folder(file->copy_dirfd);
+		flight_follow_end(file->follow, remove);
+		if (remove)
+			remove_folder(file->copy_dirfd);
 		close(file->copy_dirfd);
 	}
 	if (file->dirfd > 0) {
-		unlinkat(file->dirfd, file->name, 0);
-		if (file->shared)
+		if (remove)
+			unlinkat(file->dirfd, file->name, 0);
+		if (remove && file->shared)
 			remove_folder(file->dirfd);
 		close(file->dirfd);
 	}
 	*file = (struct flight_file) { 0 };
+}
+
+void flight_file_remove(struct flight_file *file)
+{
+	end_file(file, true);
+}
+
+void flight_file_leave(struct flight_file *file)
+{
+	end_file(file, false);
 }
 
 /* ---- all ranks' files ---- */
