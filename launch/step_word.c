@@ -266,8 +266,10 @@ static void serve(struct step_word *word, struct peer *peer)
 			&& (getsockopt(peer->fd, SOL_SOCKET, SO_ERROR, &error, &size) < 0 || error != 0))
 		|| !receive(word, peer) || !send_some(peer))
 		end_peer(word, peer);
-	else if (peer->to_send == 0)
+	else if (peer->to_send == 0 && !peer->came) {
 		peer->came = true;
+		pthread_cond_broadcast(&word->changed);
+	}
 }
 
 static void connect_above(struct step_word *word)
@@ -411,6 +413,18 @@ int step_word_begin(struct step_word *word, const char *place, struct err *err)
 		return err_set(err, "word: couldn't start a thread: %s", strerror(error));
 	word->started = true;
 	return 0;
+}
+
+bool step_word_connected(struct step_word *word, struct deadline deadline)
+{
+	struct timespec until = deadline_timespec(deadline);
+	pthread_mutex_lock(&word->lock);
+	while (word->above.rank >= 0 && !word->above.came
+		&& pthread_cond_timedwait(&word->changed, &word->lock, &until) == 0)
+		;
+	bool connected = word->above.rank < 0 || word->above.came;
+	pthread_mutex_unlock(&word->lock);
+	return connected;
 }
 
 static void wake(struct step_word *word)

@@ -45,6 +45,10 @@ const char *step_word_place(const struct step_word *word);
  * below. Once. */
 int step_word_begin(struct step_word *word, const char *place, struct err *err);
 
+/* Waits until this rank is connected with the rank above, which from then on hears of its end.
+ * False at the deadline. */
+bool step_word_connected(struct step_word *word, struct deadline deadline);
+
 /* Says this rank's word of the next step, the first being 0. Only after a wait for the step before
  * the last one was heard. Never waits. */
 void step_word_say(struct step_word *word, uint64_t flags);

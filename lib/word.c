@@ -35,16 +35,18 @@ static int prepare(struct muster *muster, struct err *err)
 static int begin(struct muster *muster, double timeout, struct err *err)
 {
 	const int above = step_word_parent(muster->ident.rank);
+	const double seconds = muster_or(timeout, muster->timeout);
 	char key[KEY_SIZE];
 	void *place = NULL;
 	size_t size;
 	if (above >= 0
-		&& rdzv_get(muster->rdzv, above, key_of(muster, key), &place, &size,
-			   muster_or(timeout, muster->timeout), err)
-			< 0)
+		&& rdzv_get(muster->rdzv, above, key_of(muster, key), &place, &size, seconds, err) < 0)
 		return -1;
 	int rc = step_word_begin(muster->word, place, err);
 	free(place);
+	if (rc == 0 && !step_word_connected(muster->word, deadline_in(seconds)))
+		rc = err_fail(err, EXIT_LOST, "word: couldn't connect to rank %d (on %s) within %g s",
+			above, muster_node(muster, above), seconds);
 	return rc;
 }
 
@@ -59,8 +61,11 @@ int muster_word_begin(struct muster *muster, double timeout)
 	}
 	int status = prepare(muster, &err) < 0 ? muster_failed(&err) : MUSTER_OK;
 	status = muster_agree(muster, status, NULL, timeout);
-	if (status == MUSTER_OK && begin(muster, timeout, &err) < 0)
-		status = muster_failed(&err);
+	if (status == MUSTER_OK) {
+		status = begin(muster, timeout, &err) < 0 ? muster_failed(&err) : MUSTER_OK;
+		/* Once all are connected, none can end without the others hearing of it. */
+		status = muster_agree(muster, status, NULL, timeout);
+	}
 	muster->words_begun++;
 	if (status != MUSTER_OK) {
 		step_word_close(muster->word);
