@@ -166,18 +166,21 @@ END2
     line=$(sed -n 's/^    \(srun .*torch_ddp.py .*\)/\1/p' "$MUSTER_TOP/README.md")
     [ -n "$line" ]
     line="${line/--checkpoint/--epochs 6 --checkpoint}"
+    local ranks=8 each=2
+    [ -n "${MUSTER_LONG-}" ] || ranks=4 each=1
+    line=${line/--ntasks-per-node=2/--ntasks-per-node=$each}
     run cluster run env PATH="$EXAMPLE_PATH" OMP_NUM_THREADS=1 timeout -k 10 $((2 * HANG)) \
         bash -c "${line//\/shared\//}"
     echo "$output"
     [ "$status" -eq 0 ]
-    [ "$(grep -c '^epoch . of 6, 8 ranks, loss ' <<<"$output")" -eq 6 ]
+    [ "$(grep -c "^epoch . of 6, $ranks ranks, loss " <<<"$output")" -eq 6 ]
     # it learns
     awk '/^epoch/ { last = $NF; if (!first) first = last } END { exit !(4 * last < first) }' \
         <<<"$output"
     export OMP_NUM_THREADS=1
     id=$(cluster run env PATH="$EXAMPLE_PATH" CKPT="$JOBS/shared/ddp.pt" \
         SCRIPT=slurm-examples/torch_ddp.py \
-        sbatch --parsable slurm-examples/torch-ddp.sbatch --epochs 6)
+        sbatch --parsable --ntasks-per-node=$each slurm-examples/torch-ddp.sbatch --epochs 6)
     wait_for 90 grep -q '^epoch 2 of 6' "$(job_output "$id")"
     job_preempt "$id" 0
     job_wait_attempt "$id" 1 60

@@ -1,7 +1,7 @@
 #!/usr/bin/env bats
 # SPDX-License-Identifier: Apache-2.0
-# PyTorch trainings with the Python package on a real Slurm: 2 nodes with 4 ranks each, loader
-# workers beside them, preempted and killed.
+# PyTorch trainings with the Python package on a real Slurm: 2 nodes with 2 ranks each, in --long
+# with 4, loader workers beside them, preempted and killed.
 
 load ../lib/has_torch
 load helpers
@@ -38,8 +38,9 @@ teardown() {
 
 OPTIONS=(--samples 384 --batch 24 --workers 2 --every 7) # an epoch is 16 steps
 STEPS=48
+EACH=${MUSTER_LONG:+4} && EACH=${EACH:-2} # ranks a node
 
-submit() { job_submit --muster -N2 --ntasks-per-node=4 --exclusive job.sh "$@"; }
+submit() { job_submit --muster -N2 --ntasks-per-node="$EACH" --exclusive job.sh "$@"; }
 
 # disturb JOB NAME KIND…: each kind at a moment of its own; waits for the attempt that follows.
 disturb() {
@@ -51,7 +52,7 @@ disturb() {
         case $kind in
         preempt) job_preempt "$job" 0 ;;
         kill)
-            rank=$((RANDOM % 8))
+            rank=$((RANDOM % (2 * EACH)))
             read -r _ pid < <(train_rank "$job" $rank python3)
             kill -KILL "$pid"
             ;;
@@ -119,7 +120,7 @@ undisturbed() {
     [ "$(grep -c 'worker' "$(job_output "$job")")" -eq 0 ]
     stopped=$(sed -n 's/^muster: stops after step \([0-9]*\): SIGTERM on rank .*/\1/p' \
         "$(job_output "$job")")
-    grep -q "^rank 7 begins after step $stopped\$" "$(job_output "$job")"
+    grep -q "^rank $((2 * EACH - 1)) begins after step $stopped\$" "$(job_output "$job")"
     # An attempt's record says why it ended.
     grep -q '"event": *"end".*"why": *"SIGTERM".*"status": *75' "$JOBS/sum/attempts.jsonl"
 }

@@ -2,6 +2,8 @@
 """Starts program.py as one rank or several, and disturbs it."""
 
 import contextlib
+import ctypes
+import json
 import os
 import pathlib
 import re
@@ -15,6 +17,43 @@ import unittest
 
 HERE = pathlib.Path(__file__).parent
 HANG = 60.0 * int(os.environ.get("MUSTER_PATIENCE", "3"))  # seconds, for hangs only
+
+
+class Process:
+    """A program that starter.py has started. Its methods are those of subprocess.Popen."""
+
+    _starter = None
+
+    def __init__(self, words, environment, output):
+        if Process._starter is None:
+            subreaper = 36  # PR_SET_CHILD_SUBREAPER
+            assert ctypes.CDLL(None).prctl(subreaper, 1, 0, 0, 0) == 0
+            Process._starter = subprocess.Popen(
+                [sys.executable, str(HERE / "starter.py")],
+                env={**os.environ, "OMP_NUM_THREADS": "1"},
+                stdin=subprocess.PIPE,
+                stdout=subprocess.PIPE,
+            )
+        request = {"words": words, "environment": environment, "output": output}
+        Process._starter.stdin.write(json.dumps(request).encode() + b"\n")
+        Process._starter.stdin.flush()
+        self.pid = int(Process._starter.stdout.readline())
+        self.returncode = None
+
+    def poll(self):
+        if self.returncode is None:
+            pid, status = os.waitpid(self.pid, os.WNOHANG)
+            if pid:
+                self.returncode = os.waitstatus_to_exitcode(status)
+        return self.returncode
+
+    def wait(self, timeout=HANG):
+        end = time.monotonic() + timeout
+        while self.poll() is None:
+            if time.monotonic() > end:
+                raise subprocess.TimeoutExpired("a rank", timeout)
+            time.sleep(0.01)
+        return self.returncode
 
 
 class Ranks:
@@ -38,17 +77,10 @@ class Ranks:
                 "LOCAL_RANK": str(rank),
                 "LOCAL_WORLD_SIZE": str(count),
             }
-            with open(os.path.join(meeting, f"out-{rank}"), "w") as out:
-                self.processes.append(
-                    subprocess.Popen(
-                        [sys.executable, str(program), *map(str, options)],
-                        env=environment,
-                        stdout=out,
-                        stderr=subprocess.STDOUT,
-                        stdin=subprocess.DEVNULL,
-                        start_new_session=True,
-                    )
-                )
+            output = os.path.join(meeting, f"out-{rank}")
+            pathlib.Path(output).touch()
+            words = [str(program), *map(str, options)]
+            self.processes.append(Process(words, environment, output))
         self._meeting = meeting
 
     def said(self, rank=None):
