@@ -3,6 +3,7 @@
 #ifndef MUSTER_PRIVATE_H
 #define MUSTER_PRIVATE_H
 
+#include <pthread.h>
 #include <stdbool.h>
 
 #include "common/err.h"
@@ -29,9 +30,11 @@ struct muster {
 	struct flight_file flight_file; /* once a checkpoint directory is open */
 	enum flight_phase phase;        /* what the recorder has, and the step; see muster_stand */
 	uint64_t step;
+	pthread_t thread; /* that called muster_open */
 };
 
-/* Notes a phase of the step that was noted last, and returns the one before. */
+/* Notes a phase of the step that was noted last, and returns the one before. Notes nothing in
+ * another thread than the one that called muster_open, such as one that saves beside it. */
 enum flight_phase muster_stand(struct muster *muster, enum flight_phase phase);
 
 /* Keeps the flight recorder in the checkpoint directory from now on, unless it is kept already. */

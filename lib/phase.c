@@ -17,8 +17,10 @@ static void note(struct muster *muster)
 enum flight_phase muster_stand(struct muster *muster, enum flight_phase phase)
 {
 	enum flight_phase before = muster->phase;
-	muster->phase = phase;
-	note(muster);
+	if (pthread_equal(pthread_self(), muster->thread)) {
+		muster->phase = phase;
+		note(muster);
+	}
 	return before;
 }
 

@@ -26,6 +26,7 @@ static int meet(struct muster *muster, struct err *err)
 	if (!muster->flight)
 		return -1;
 	muster->phase = FLIGHT_START;
+	muster->thread = pthread_self();
 	muster->nodes = calloc((size_t)ident->world_size, sizeof *muster->nodes);
 	if (!muster->nodes)
 		return err_set(err, "rendezvous: no memory for %d ranks", ident->world_size);

@@ -8,6 +8,7 @@ dist_package_DATA = \
 	python/muster/data.py \
 	python/muster/ending.py \
 	python/muster/errors.py \
+	python/muster/handover.py \
 	python/muster/metrics.py \
 	python/muster/objects.py \
 	python/muster/phases.py \

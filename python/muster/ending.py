@@ -161,11 +161,11 @@ def end(run: Run, status: int) -> None:
 
 def close(run: Run, status: int, why: bytes) -> None:
     """This rank ends alone. What was handed over is still written."""
-    run.give_up()
-    if run.world.rank == 0 and run.ckpt:
-        _lib.library.muster_ckpt_close(run.ckpt, status, why)
+    if run.give_up():
+        if run.world.rank == 0 and run.ckpt:
+            _lib.library.muster_ckpt_close(run.ckpt, status, why)
+        _lib.library.muster_close(run.world.handle, 0)
     run.ckpt = None
-    _lib.library.muster_close(run.world.handle, 0)
     process.forget()
 
 

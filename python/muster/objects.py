@@ -72,28 +72,42 @@ class Collected:
         self._state: dict[str, Any] = {}
         known: dict[Any, str] = {}
         self.values: dict[str, Json] = {}
+        self.late: set[str] = set()  # tensors that only an optimizer's step() changes
         for name, module in models.items():
             self.values[name] = self._model_values(name, module, Encoder(self._model, known))
         for name, value in others.items():
+            before = len(self._state)
             self.values[name] = Encoder(self._state, known).encode(_state_of(value), name)
+            if hasattr(value, "zero_grad") and hasattr(value, "step"):
+                self.late.update(list(self._state)[before:])
 
-    @staticmethod
-    def _model_values(name: str, module: Any, encoder: Encoder) -> dict[str, Json]:
+    def _model_values(self, name: str, module: Any, encoder: Encoder) -> dict[str, Json]:
         """Names in the files are the bare model's; with several models each has its own in
         front."""
         front = "" if name == "model" else name.partition(".")[2] + "."
         state = module.state_dict()
         bare = bare_names(state)
-        return {bare[k]: encoder.encode(v, front + bare[k]) for k, v in state.items()}
+        parameters = {key for key, _ in getattr(module, "named_parameters", tuple)()}
+        values = {}
+        for key, value in state.items():
+            before = len(self._model)
+            values[bare[key]] = encoder.encode(value, front + bare[key])
+            if key in parameters:
+                self.late.update(list(self._model)[before:])
+        return values
 
     def check(self) -> None:
         """Refuses what can't be saved, without a copy of it."""
         for name, value in [*self._model.items(), *self._state.items()]:
             checked_type(name, value)
 
-    def copies(self) -> tuple[list[HostTensor], list[HostTensor]]:
-        """The tensors in host memory: those of the models and the others."""
-        both = [[HostTensor(n, v) for n, v in part.items()] for part in (self._model, self._state)]
+    def tensors(self) -> dict[str, Any]:
+        """All of them, by their names."""
+        return {**self._model, **self._state}
+
+    def in_host_memory(self, hosts: Mapping[str, Any]) -> tuple[list[HostTensor], list[HostTensor]]:
+        """The tensors of the models, and the others; `hosts` has them by their names."""
+        both = [[HostTensor(n, hosts[n]) for n in part] for part in (self._model, self._state)]
         return both[0], both[1]
 
 

@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import ctypes
 import json
 import os
@@ -14,12 +15,15 @@ from typing import Any
 
 from . import _lib, data, ending, errors, objects, process, workers
 from .errors import Usage
+from .handover import Handover
 from .metrics import Metrics
 from .phases import Phases
 from .tensors import Reader, describe
 from .values import Decoder, Json, dumps
 from .watch import Watch
 
+_LOSS = "loss\0"  # beside the names of tensors, which have no U+0000
+_GIVE_UP_SECONDS = 10.0  # for a copy from a GPU
 _STOP = 1  # flag of the word after each step: all ranks stop
 _UNITS = {"s": 1.0, "m": 60.0, "h": 3600.0}
 
@@ -30,14 +34,21 @@ class Stop(SystemExit):
 
 
 class Save:
-    """A save that was handed over: from then on it survives the end of this process."""
+    """A save. Once it is handed over, it survives the end of this process."""
 
     def __init__(self, run: Run, step: int):
         self._run, self.step = run, step
 
+    @property
+    def handed(self) -> bool:
+        """Whether it survives the end of this process already. Where the state is on GPUs, it is
+        copied beside the next step."""
+        return self._run.is_handed(self.step)
+
     def wait(self, timeout: float = 0.0) -> None:
         """Waits until it is durable; raises muster.Error if it failed or still runs then. 0: the
         timeout of attach()."""
+        self._run.check_handed()
         _lib.check(_lib.library.muster_ckpt_wait(self._run.ckpt, self.step, timeout))
 
 
@@ -109,6 +120,7 @@ class Run:
         self._drained = self.ended = False
         identity = _identity(config, seed)
         self._watch = Watch(self, hang_timeout)
+        self._handover = Handover(others.values())
         self._in_step = False  # between a batch of the loader and its end_step
         objects.Collected(models, others).check()  # now, not at the first save
         self._open(identity, keep, begin)
@@ -210,8 +222,9 @@ class Run:
             self.begin_step()
 
     def save(self) -> Save:
-        """Saves the state after the last step. Returns once it is copied and handed over; rank 0
-        does it for all, and other ranks return at once."""
+        """Saves the state after the last step. Returns once it is copied and handed over; what is
+        on GPUs is so a little later, and until then only an attached optimizer's step() may change
+        parameters. Rank 0 does it for all, and other ranks return at once."""
         if self.world.rank == 0 and self.step != self._saved_step:
             self.phases.begin("save")
             self._metrics.flush()
@@ -298,6 +311,12 @@ class Run:
         if self.world.rank == 0:
             print(f"muster: {text}", file=sys.stderr, flush=True)
 
+    def is_handed(self, step: int) -> bool:
+        return step < self._saved_step or self._handover.is_over()
+
+    def check_handed(self) -> None:
+        self._handover.join()
+
     def begin_step(self, in_loader: bool = False) -> None:
         """Before a step: what is random in it depends on the seed, the step and the rank alone."""
         self.phases.begin("forward" if in_loader else "step", self.step + 1)
@@ -322,12 +341,19 @@ class Run:
         )
         if self.step > 0:
             self.save()
+        self._handover.join()
+        self._handover.end()
 
-    def give_up(self) -> None:
-        """The run has failed: nothing more is saved."""
+    def give_up(self) -> bool:
+        """The run has failed: nothing more is saved. False: a save from a GPU that does not answer
+        holds libmuster's handles."""
         self.ended = True
         self._watch.end()
         self.phases.end()
+        self._handover.end()
+        with contextlib.suppress(Exception):
+            return self._handover.join(_GIVE_UP_SECONDS)
+        return True
 
     def _word(self) -> tuple[int, int]:
         """The flags of all ranks after the step before, and the lowest rank that has set any."""
@@ -355,23 +381,31 @@ class Run:
 
     def _save(self) -> None:
         collected = objects.Collected(self._models, self._others)
-        model, others = collected.copies()
         values = {"run": {"loaders": self._loaders, "seed": self.seed}, **collected.values}
-        loss = float(self.loss) if self.loss is not None else float("nan")
-        best = self.validation_loss
-        model_array, state_array = describe(model), describe(others)
-        state = _lib.State(
-            size=ctypes.sizeof(_lib.State),
-            model=model_array,
-            model_count=len(model),
-            state=state_array,
-            state_count=len(others),
-            values=dumps(values).encode(),
-            cursor=self.step,
-            loss=loss,
-            validation_loss=float("nan") if best is None else float(best),
-        )
-        _lib.check(_lib.library.muster_ckpt_save_state(self.ckpt, self.step, ctypes.byref(state)))
+        text, step, best = dumps(values).encode(), self.step, self.validation_loss
+
+        def hand_over(hosts: Mapping[str, Any]) -> None:
+            model, others = collected.in_host_memory(hosts)
+            model_array, state_array = describe(model), describe(others)
+            loss = hosts[_LOSS]
+            state = _lib.State(
+                size=ctypes.sizeof(_lib.State),
+                model=model_array,
+                model_count=len(model),
+                state=state_array,
+                state_count=len(others),
+                values=text,
+                cursor=step,
+                loss=float("nan") if loss is None else float(loss),
+                validation_loss=float("nan") if best is None else float(best),
+            )
+            _lib.check(_lib.library.muster_ckpt_save_state(self.ckpt, step, ctypes.byref(state)))
+
+        tensors = {**collected.tensors(), _LOSS: self.loss}
+        if self._handover.is_needed(tensors):
+            self._handover.begin(tensors, collected.late, hand_over)
+        else:
+            hand_over(tensors)
 
 
 def _values_of(saved: Any) -> dict[str, Json]:

@@ -75,6 +75,8 @@ def parse():
     parser.add_argument("--fails", type=int, default=-1, help="this rank raises before attach")
     parser.add_argument("--hook", choices=["buffers", "replaces"],
                         help="an excepthook that other packages install later")  # fmt: skip
+    parser.add_argument("--late", type=float, default=0.0,
+                        help="the state is on a GPU: seconds that a copy takes")  # fmt: skip
     parser.add_argument("--begin", default=None)
     parser.add_argument("--foreign", choices=["bare", "with"],
                         help="a DataLoader of its own, bare or with worker_init")  # fmt: skip
@@ -150,7 +152,12 @@ def main():
         raise KeyError("no such column")
     torch.manual_seed(1)
     model = Transformer(args.dropout)
-    optimizer = torch.optim.AdamW(model.parameters(), lr=args.learning_rate)
+    AdamW = torch.optim.AdamW
+    if args.late:
+        import late_gpu
+
+        AdamW = late_gpu.AdamW
+    optimizer = AdamW(model.parameters(), lr=args.learning_rate)
     scheduler = torch.optim.lr_scheduler.LambdaLR(optimizer, lambda step: 1 / (1 + step / 100))
     average = torch.optim.swa_utils.AveragedModel(model)
     extra = {"extra": Extra(args.state)} if args.state else {}
@@ -159,6 +166,9 @@ def main():
         every=args.every, config={"batch": args.batch, "learning_rate": args.learning_rate}, seed=4,
         timeout=60, hang_timeout=args.hang_timeout, begin=args.begin, **extra,
     )  # fmt: skip
+    if args.late:
+        run._handover.copier = late_gpu.Copier(args.late)
+    under_way = 0
     ddp = model
     if world.world_size > 1 and not args.sum:
         ddp = torch.nn.parallel.DistributedDataParallel(model, broadcast_buffers=False)
@@ -197,9 +207,12 @@ def main():
         if run.step + 1 == args.stop_at:
             run.stop()
         run.end_step(loss)
+        under_way += not run._handover.is_over()
         if args.die_after and run.step == begun + args.die_after:
             kill_all(run, world)
     print(f"rank {world.rank} is done after step {run.step}", flush=True)
+    if args.late:
+        print(f"{under_way} saves were under way", flush=True)
 
 
 if __name__ == "__main__":

@@ -4,14 +4,15 @@ importing it: a copy of this process, which has done so, goes on as the program,
 environment, its session and its end. Reads a request a line, and writes the process's ID, whose
 parent becomes the one that has asked (it is a subreaper)."""
 
+import importlib
 import json
 import os
 import random
 import sys
 import types
 
-import torch.distributed
-import torch.utils.data  # noqa: F401
+for name in ("torch", "torch.distributed", "torch.utils.data"):
+    importlib.import_module(name)
 
 
 def fork_orphan():

@@ -5,6 +5,7 @@ import json
 import os
 import pathlib
 import random
+import re
 import signal
 import subprocess
 import unittest
@@ -19,20 +20,35 @@ LONG = bool(os.environ.get("MUSTER_PYTHON_LONG"))
 
 class One(Case):
     def test_killed_again_and_again_it_comes_to_the_same_bits(self):
-        self.undisturbed()
+        kills, epochs = (10, 5) if LONG else (3, 2)
+        self.undisturbed("--epochs", epochs)
         rng = random.Random(3)
-        kills = 10 if LONG else 3
         for _ in range(kills):
             before = last_step(self.place)
-            ranks = self.start("--pause", "0.02")
+            ranks = self.start("--epochs", epochs, "--pause", "0.02")
             ranks.wait_for_step(before + rng.randrange(1, 8))
             os.kill(ranks.processes[0].pid, signal.SIGKILL)
             self.assertEqual(ranks.wait(), [-signal.SIGKILL])
-        self.finish(self.start())
+        self.finish(self.start("--epochs", epochs))
         self.assert_same_result()
         self.assertEqual(self.seen(), self.seen("undisturbed"))
-        for epoch in (self.seen()[:16], self.seen()[16:]):
-            self.assertEqual(sorted(sum(epoch, [])), list(range(256)))
+        for epoch in range(epochs):
+            read = sum(self.seen()[epoch * 16 : epoch * 16 + 16], [])
+            self.assertEqual(sorted(read), list(range(256)))
+
+    def test_saves_from_a_gpu_are_of_their_step_though_they_come_later(self):
+        self.undisturbed()
+        late = ["--late", 0.002, "--every", 2]
+        for _ in range(3):
+            before = last_step(self.place)
+            ranks = self.start(*late)
+            ranks.wait_for_step(before + 6)
+            os.kill(ranks.processes[0].pid, signal.SIGKILL)
+            self.assertEqual(ranks.wait(), [-signal.SIGKILL])
+        ranks = self.finish(self.start(*late))
+        under_way = re.search(r"^(\d+) saves were under way", ranks.said(), re.M)
+        self.assertGreater(int(under_way[1]), 0, ranks.said())
+        self.assert_same_result()
 
     def test_it_says_that_it_is_finished(self):
         self.finish(self.start("--epochs", 1))
