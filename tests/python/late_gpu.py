@@ -76,7 +76,7 @@ class Copier(handover.Copier):
         stream.queue.put(later)
 
 
-class AdamW(torch.optim.AdamW):
+class _AdamW(torch.optim.AdamW):
     """PyTorch has such hooks since 2.0."""
 
     def register_step_pre_hook(self, hook):
@@ -90,5 +90,5 @@ class AdamW(torch.optim.AdamW):
         return super().step(closure)
 
 
-if hasattr(torch.optim.AdamW, "register_step_pre_hook"):
-    AdamW = torch.optim.AdamW
+HAS_HOOKS = hasattr(torch.optim.AdamW, "register_step_pre_hook")
+AdamW = torch.optim.AdamW if HAS_HOOKS else _AdamW
