@@ -3,7 +3,7 @@
 """The training of torch_ddp.py with Muster's package: saving, resuming, stopping and the order of
 samples are Muster's, and every one of those lines is gone.
 
-    srun --muster --nodes=4 --ntasks-per-node=2 python3 torch_muster.py --run /shared/run1
+    srun --muster --nodes=4 --ntasks-per-node=2 python3 torch_muster.py --directory /shared/run1
 """
 import argparse
 
@@ -16,7 +16,7 @@ from torch_ddp import make_dataset
 
 def main():
     parser = argparse.ArgumentParser()
-    parser.add_argument("--run", required=True, help="the checkpoint directory")
+    parser.add_argument("--directory", required=True, help="the checkpoint directory")
     parser.add_argument("--epochs", type=int, default=20)
     parser.add_argument("--batch", type=int, default=128, help="samples of all ranks a step")
     parser.add_argument("--workers", type=int, default=2, help="processes a rank that load samples")
@@ -33,7 +33,7 @@ def main():
     model = torch.nn.Sequential(torch.nn.Linear(32, 64), torch.nn.ReLU(),
                                 torch.nn.Linear(64, 1)).to(device)
     optimizer = torch.optim.AdamW(model.parameters(), lr=3e-3)
-    run = muster.attach(args.run, model=model, optimizer=optimizer, every="10m",
+    run = muster.attach(args.directory, model=model, optimizer=optimizer, every="10m",
                         config={"batch": args.batch}, seed=2)
     ddp = DistributedDataParallel(model, device_ids=[device] if device.type == "cuda" else None)
 

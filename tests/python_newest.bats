@@ -45,3 +45,26 @@ venv() {
     [ "$status" -eq 0 ]
     [[ $output = *"Ran "* && $output != *skipped* ]]
 }
+
+# torchrun passes its own SIGTERM on to the ranks, and waits for them.
+@test "torchrun: a notice saves the state, and the next start goes on from there" {
+    [ -e "$MUSTER_BUILD/venv-torch/complete" ] || skip "no PyTorch"
+    export MUSTER_LIBRARY=$MUSTER_PREFIX/lib/libmuster.so.0 PYTHONDONTWRITEBYTECODE=1
+    export PYTHONPATH=$MUSTER_PREFIX/share/muster/python MUSTER_RDZV_DIR=$BATS_TEST_TMPDIR
+    local words=("$MUSTER_BUILD/venv-torch/bin/torchrun" --standalone --nproc-per-node 2
+        "$MUSTER_TOP/tests/python/program.py" --directory "$BATS_TEST_TMPDIR/run" --sum --workers 1)
+    cd "$BATS_TEST_TMPDIR"
+    OMP_NUM_THREADS=1 "${words[@]}" --epochs 1000 >first 2>&1 3>&- &
+    local pid=$!
+    wait_for "$HANG" has_step 5
+    kill "$pid"
+    wait "$pid" || :
+    cat first
+    stopped=$(sed -n 's/^muster: stops after step \([0-9]*\): SIGTERM on rank .*/\1/p' first)
+    OMP_NUM_THREADS=1 run timeout "$HANG" "${words[@]}" --epochs $((stopped / 16 + 1))
+    echo "$output"
+    [ "$status" -eq 0 ]
+    # Both write at the same time.
+    [ "$(grep -o "rank [01] begins after step $stopped" <<<"$output" | wc -l)" -eq 2 ]
+}
+has_step() { grep -qs "^{\"step\": $1," "$BATS_TEST_TMPDIR"/run/metrics-*.jsonl; }

@@ -117,7 +117,7 @@ undisturbed() {
     job=$(submit sum "${OPTIONS[@]}" --epochs 3 --sum --pause 0.1)
     disturb "$job" sum preempt kill
     same sum sum-whole
-    [ "$(grep -c 'worker' "$(job_output "$job")")" -eq 0 ]
+    [ "$(grep -c 'DataLoader worker' "$(job_output "$job")")" -eq 0 ]
     stopped=$(sed -n 's/^muster: stops after step \([0-9]*\): SIGTERM on rank .*/\1/p' \
         "$(job_output "$job")")
     grep -q "^rank $((2 * EACH - 1)) begins after step $stopped\$" "$(job_output "$job")"

@@ -53,7 +53,8 @@ class Transformer(torch.nn.Module):
 
 def parse():
     parser = argparse.ArgumentParser()
-    parser.add_argument("--run", required=True)
+    # torchrun would take --run for an option of its own.
+    parser.add_argument("--run", "--directory", required=True)
     parser.add_argument("--seen", help="folder for what each rank has read")
     parser.add_argument("--samples", type=int, default=256)
     parser.add_argument("--batch", type=int, default=16)

@@ -147,7 +147,7 @@ class Several(Case):
             ranks.signal_all(rank, signal.SIGUSR2)
             self.finish(ranks, 75)
             self.assertNotIn("Traceback", ranks.said())
-            self.assertNotIn("worker", ranks.said())
+            self.assertNotIn("DataLoader worker", ranks.said())
             stopped = last_step(self.place)
             self.assertIn(f"stops after step {stopped}: ", ranks.said(0))
         ranks = self.finish(self.start("--sum", count=2))
