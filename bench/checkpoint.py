@@ -12,6 +12,7 @@ does not count. Rates are bytes in files over the seconds from the save's begin 
 begin with a cold page cache."""
 import argparse
 import atexit
+import importlib.util
 import json
 import os
 import platform
@@ -28,15 +29,17 @@ SHAPE = (20, 768, 12, 256, 50257)  # layers, width, heads, context, vocabulary
 BATCH, TORCH_BATCH = 2, 1          # a step of 1 to 2 s each
 STATES = 3                         # weights and two moments, fp32
 PARTS = ("fio", "ours", "torch", "dcp")
+CLIENTS = {"snapshot": "torchsnapshot", "flash": "dlrover"}  # of PyPI, where they install
 TORCH = {"package": ("muster",), "torch": ("save", "durable"),
-         "dcp": ("thread", "staged", "process")}
+         "dcp": ("thread", "staged", "process"), "clients": tuple(CLIENTS)}
 # the fastest of each; of the others half as many saves are measured
 JUDGED = ("save", "staged", "muster")
 TITLES = {"ours": "muster, all cores", "spare": "muster, a core to spare",
           "muster": "muster for PyTorch", "save": "torch.save, no fsync",
           "durable": "torch.save, fsync", "thread": "DCP async, thread",
           "staged": "DCP async, thread stages",
-          "process": "DCP async, process"}
+          "process": "DCP async, process", "snapshot": "torchsnapshot, async",
+          "flash": "DLRover's flash checkpoint"}
 SPACE = 14e9                       # bytes of files at one time, at most
 
 
@@ -215,7 +218,7 @@ def judge_package(numbers, copy):
     """torch-save.sh: PyTorch with the package beside PyTorch's own ways."""
     stall = numbers["muster"]["stall"]
     for name, aim, peers in (("dcp", 0.1, TORCH["dcp"]),
-                             ("best", 1.0, TORCH["dcp"] + TORCH["torch"])):
+                             ("best", 1.0, TORCH["dcp"] + TORCH["torch"] + TORCH["clients"])):
         there = [(numbers[peer]["stall"], peer) for peer in peers if peer in numbers]
         if there:
             fastest, peer = min(there)
@@ -238,6 +241,10 @@ def measure_copy(size, options):
           f"one counts), {everyone:.3f} s "
           f"by {options.threads} threads", flush=True)
     return one
+
+
+def is_installed(package):
+    return importlib.util.find_spec(package) is not None
 
 
 def merge(disks):
@@ -272,7 +279,10 @@ def run(options, parts):
         disk()
     for part, modes in TORCH.items():
         for mode in modes if part in parts else ():
-            take(mode, measure_torch(mode, options))
+            if mode in CLIENTS and not is_installed(CLIENTS[mode]):
+                print(f"  {TITLES[mode]:25s} not here: pip install {CLIENTS[mode]}")
+            else:
+                take(mode, measure_torch(mode, options))
     for result in results.values():
         if "version" in result:
             print(f"  PyTorch {result['version']}, Python {platform.python_version()}")
@@ -290,7 +300,7 @@ def main():
     parser.add_argument("--saves", type=int, default=20)
     parser.add_argument("--every", type=int, default=8)
     parser.add_argument("--rounds", type=int, default=5)
-    parser.add_argument("--only", choices=(*PARTS, "package"), action="append")
+    parser.add_argument("--only", choices=(*PARTS, "package", "clients"), action="append")
     options = parser.parse_args()
     free = shutil.disk_usage(options.folder).free
     if free < SPACE:

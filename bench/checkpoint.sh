@@ -4,10 +4,11 @@
 #     [--every STEPS] [--rounds N] [--only PART]…
 # What saving 2 GiB of training state costs, and how fast it is written and read: muster-train with
 # its service, torch.save and PyTorch's asynchronous DCP, beside one memcpy of the state and fio on
-# the same disk. PART is ours, torch, dcp or fio; all by default. --dir is where the checkpoints go
-# (default: a folder in the cache): the disk that is measured. PyTorch goes into a virtual
-# environment in --cache (default: build-bench in the source tree; 6 GB), once. As root, all of the
-# page cache is dropped before each read, else the files read.
+# the same disk. PART is ours, torch, dcp or fio, which are the default, package (PyTorch with the
+# package muster) or clients (other packages that save PyTorch's state). --dir is where the
+# checkpoints go (default: a folder in the cache): the disk that is measured. PyTorch goes into a
+# virtual environment in --cache (default: build-bench in the source tree; 6 GB), once. As root, all
+# of the page cache is dropped before each read, else the files read.
 set -eu -o pipefail
 
 top=$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd)
@@ -23,7 +24,13 @@ fi
 bench_build "$build" bench/copy_state
 
 python=python3
-! bench_wants package torch dcp || python=$(bench_torch "$cache")
+! bench_wants package torch dcp clients || python=$(bench_torch "$cache")
+if [[ " ${pass[*]-} " = *" --only clients "* ]]; then
+    for name in torchsnapshot dlrover; do # those that install
+        "$python" -m pip install -q "$name" >/dev/null 2>&1 ||
+            echo "bench: couldn't install $name" >&2
+    done
+fi
 
 mkdir -p "${dir:=$cache}"
 folder=$(mktemp -d "$dir/checkpoint.XXXXXX")

@@ -12,6 +12,8 @@ MODE is how a save is made:
     staged    the same, with a stager that keeps its memory and copies in a thread: the step waits
               before its update
     process   async_save by a process, over memory that both share
+    snapshot  torchsnapshot's Snapshot.async_take
+    flash     DLRover's flash checkpoint: a copy to shared memory, which another process writes
     muster    run.save() of the package muster
 DCP does its own fsync of each file. The state is a flat dictionary of the weights and of AdamW's
 moments, so that no time goes into collecting it.
@@ -39,6 +41,11 @@ from torch.distributed.checkpoint.state_dict_saver import AsyncCheckpointerType
 
 from train_torch import Run
 
+if sys.argv[1] == "snapshot":
+    import torchsnapshot
+if sys.argv[1] == "flash":
+    from dlrover.trainer.torch.flash_checkpoint.ddp import DdpCheckpointer, StorageType
+
 
 def open_group():
     with socket.socket() as probe:
@@ -57,7 +64,8 @@ def sync(path):
 def size_of(path):
     if os.path.isfile(path):
         return os.path.getsize(path)
-    return sum(os.path.getsize(os.path.join(path, name)) for name in os.listdir(path))
+    return sum(os.path.getsize(os.path.join(folder, name))
+               for folder, _, names in os.walk(path) for name in names)
 
 
 def remove(path):
@@ -86,6 +94,8 @@ class Training(Run):
                                      optimizer=self.optimizer, every=None, seed_generators=False)
         elif mode not in ("save", "durable"):
             open_group()
+        if mode == "flash":
+            self.checkpointer = DdpCheckpointer(os.path.join(folder, "flash"))
 
     def step(self):
         loss = self.forward(self.tokens, self.targets)
@@ -120,6 +130,17 @@ class Training(Run):
             self.pending = self.run.save()
             entry[2] = os.path.join(self.folder, "muster", f"step-{self.pending.step:08d}")
             return
+        if self.mode == "snapshot":
+            self.pending = torchsnapshot.Snapshot.async_take(
+                entry[2], {"state": torchsnapshot.StateDict(**self.state())})
+            return
+        if self.mode == "flash":
+            step = len(self.saved)
+            entry[2] = os.path.join(self.folder, "flash", f"{step}.pt")
+            self.checkpointer.save_checkpoint(step, self.state(), entry[2],
+                                              storage_type=StorageType.DISK)
+            self.pending = os.path.join(self.folder, "flash", "dlrover_latest.txt"), step
+            return
         response = dcp.async_save(
             self.state(), checkpoint_id=entry[2], async_stager=self.stager,
             async_checkpointer_type=AsyncCheckpointerType.PROCESS if self.mode == "process"
@@ -134,12 +155,30 @@ class Training(Run):
                 self.saved[-1][1] = os.stat(self.saved[-1][2]).st_ctime
                 self.pending = None
             return not self.pending
+        if self.mode == "flash" and self.pending:
+            if self.written(*self.pending):
+                self.saved[-1][1] = os.stat(self.pending[0]).st_mtime
+                self.pending = None
+            return not self.pending
         if self.pending and not self.pending.done():
             return False
+        if self.pending and self.mode == "snapshot":
+            self.saved[-1][1] = os.stat(
+                os.path.join(self.saved[-1][2], ".snapshot_metadata")).st_mtime
+            self.pending.wait()
+            self.pending = None
         if self.pending:
             self.pending.result()
             self.pending = None
         return True
+
+    @staticmethod
+    def written(tracker, step):
+        try:
+            with open(tracker, encoding="utf-8") as file:
+                return file.read().strip() == str(step)
+        except FileNotFoundError:
+            return False
 
     def timed(self, steps, save):
         begin = time.time()
@@ -169,8 +208,11 @@ class Training(Run):
         begin = time.time()
         if self.mode == "muster":
             muster.load(os.path.dirname(path))
-        elif self.mode in ("save", "durable"):
+        elif self.mode in ("save", "durable", "flash"):
             torch.load(path)
+        elif self.mode == "snapshot":
+            torchsnapshot.Snapshot(path).restore(
+                {"state": torchsnapshot.StateDict(**self.state())})
         else:
             dcp.load(self.state(), checkpoint_id=path)
         return time.time() - begin

@@ -97,7 +97,7 @@ finish() {
 
 # The lanes, by the numbers of their clusters. Those of the cluster's files wait for Slurm's timers
 # most of their time. Each helps the others once it has nothing left of its own.
-CLUSTERS="1 2 3 4 5 6" UNITS=7 COMMANDS="8 9"
+CLUSTERS="1 2 3 4 5 6" UNITS=7 COMMANDS="8 9 10"
 
 # Where the files of each lane's cluster are.
 lane_folder() {
@@ -452,7 +452,7 @@ run_lanes() {
     end_lost_watchdogs {lock}<&- &
     watch=$!
     # One file of the commands' may not run beside itself.
-    if [ "$repeat" = 1 ]; then help="commands units"; else COMMANDS=${COMMANDS% *}; fi
+    if [ "$repeat" = 1 ]; then help="commands units"; else COMMANDS=${COMMANDS%% *}; fi
     # shellcheck disable=SC2086
     lane units $UNITS units cluster $help &
     pids=$!

@@ -6,6 +6,7 @@ import os
 import pathlib
 import random
 import re
+import shutil
 import signal
 import subprocess
 import unittest
@@ -223,6 +224,38 @@ class Files(Case):
         numbers = [line.split()[0] for line in text.splitlines()]
         self.assertEqual([int(number) for number in numbers if number.isdigit()],
                          list(range(1, 17)), text)  # fmt: skip
+
+    def test_every_bit_flip_and_truncation_of_its_files_is_found(self):
+        self.finish(self.start("--epochs", 1, "--samples", 64, "--every", 4))
+        run = pathlib.Path(self.place, "run")
+        newest = (run / "latest").read_text().strip()
+        for other in run.glob("step-*"):
+            if other.name != newest:
+                shutil.rmtree(other)
+        tool = os.environ.get("MUSTER_PREFIX", "") + "/bin/muster-ckpt"
+
+        def verify():
+            return subprocess.run(
+                [tool, "verify", "--deep", str(run)], stdout=subprocess.DEVNULL,
+                stderr=subprocess.DEVNULL,
+            ).returncode  # fmt: skip
+
+        self.assertEqual(verify(), 0)
+        rng, share = random.Random(5), 2000 if LONG else 12
+        files = [path for path in (run / newest).rglob("*") if path.is_file()]
+        self.assertGreater(len(files), 3)
+        for path in files:
+            whole = path.read_bytes()
+            places = rng.sample(range(len(whole)), min(share, len(whole)))
+            changed = [whole[:at] for at in places]
+            for at in places:
+                flipped = bytes([whole[at] ^ 1 << rng.randrange(8)])
+                changed.append(whole[:at] + flipped + whole[at + 1 :])
+            for content in changed:
+                path.write_bytes(content)
+                self.assertEqual(verify(), 65, f"{path.name}: {len(content)} of {len(whole)} bytes")
+            path.write_bytes(whole)
+        self.assertEqual(verify(), 0)
 
 
 if __name__ == "__main__":
