@@ -26,9 +26,11 @@ bench_build "$build" bench/copy_state
 python=python3
 ! bench_wants package torch dcp clients || python=$(bench_torch "$cache")
 if [[ " ${pass[*]-} " = *" --only clients "* ]]; then
-    for name in torchsnapshot dlrover; do # those that install
-        "$python" -m pip install -q "$name" >/dev/null 2>&1 ||
-            echo "bench: couldn't install $name" >&2
+    # Those that install; dlrover does not name all that it imports.
+    for names in torchsnapshot "dlrover grpcio protobuf psutil ray"; do
+        # shellcheck disable=SC2086
+        "$python" -m pip install -q $names >/dev/null 2>&1 ||
+            echo "bench: couldn't install $names" >&2
     done
 fi
 
