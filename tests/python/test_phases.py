@@ -1,0 +1,68 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What a rank does in a step, as the hooks tell it; they are in nobody's way."""
+
+import copy
+import io
+import os
+import unittest
+import warnings
+
+import torch
+
+from muster.phases import Phases
+
+HOOKS = hasattr(torch.optim.AdamW, "register_step_post_hook")
+LONG = bool(os.environ.get("MUSTER_PYTHON_LONG"))
+
+
+class Recorded(Phases):
+    def __init__(self):
+        super().__init__(None)
+        self.begun = []
+
+    def begin(self, name, step=None):
+        super().begin(name, step)
+        self.begun.append(name)
+
+
+class Step(unittest.TestCase):
+    def setUp(self):
+        self.model = torch.nn.Sequential(
+            torch.nn.Linear(4, 4), torch.nn.BatchNorm1d(4), torch.nn.Linear(4, 1)
+        )
+        self.optimizer = torch.optim.AdamW(self.model.parameters())
+        self.phases = Recorded()
+        self.phases.watch([self.model], [self.optimizer])
+        self.expected = ["backward", "update", "step"] if HOOKS else ["backward"]
+
+    def step(self, model):
+        self.phases.name = "forward"
+        model(torch.randn(3, 4)).sum().backward()
+        self.optimizer.step()
+
+    def test_each_phase_is_told_once_a_step_until_the_end(self):
+        self.step(self.model)
+        self.step(self.model)
+        self.assertEqual(self.phases.begun, 2 * self.expected)
+        self.phases.end()
+        self.step(self.model)
+        self.assertEqual(self.phases.begun, 2 * self.expected)
+
+    def test_copies_and_files_of_the_objects_have_no_hook(self):
+        with warnings.catch_warnings():
+            warnings.simplefilter("error")
+            model, file = copy.deepcopy(self.model), io.BytesIO()
+            copy.deepcopy(self.optimizer)
+            torch.save(self.model, file)
+        model(torch.randn(3, 4)).sum().backward()
+        self.assertEqual(self.phases.begun, [])
+        self.assertNotIn(b"muster", file.getvalue())
+
+    def test_a_model_is_compiled_in_one_graph(self):
+        if LONG and hasattr(torch, "compile"):
+            self.step(torch.compile(self.model, fullgraph=True))
+            self.assertEqual(self.phases.begun, self.expected)
+
+
+if __name__ == "__main__":
+    unittest.main(verbosity=2)
