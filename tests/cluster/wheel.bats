@@ -65,6 +65,14 @@ python() {
         [ "$status" -eq 0 ]
         [[ $output = *"$program "* ]]
     done
+    # Each library that they load is the wheel's own or glibc's.
+    native=$(echo "$JOBS"/venv/lib/python3*/site-packages/muster/native)
+    for file in "$native"/bin/* "$native"/lib/libmuster.so.0; do
+        run ldd "$file"
+        echo "$output"
+        [ "$status" -eq 0 ]
+        ! grep -vE 'linux-vdso|ld-linux|/muster/native/|/lib(c|m)\.so\.6 ' <<<"$output" || false
+    done
     [ "$(ls "$JOBS"/*.whl)" = "$(ls "$JOBS"/*-py3-none-manylinux_2_*.whl)" ]
 }
 
