@@ -39,7 +39,7 @@ TITLES = {"ours": "muster, all cores", "spare": "muster, a core to spare",
           "durable": "torch.save, fsync", "thread": "DCP async, thread",
           "staged": "DCP async, thread stages",
           "process": "DCP async, process", "snapshot": "torchsnapshot, async",
-          "flash": "DLRover's flash checkpoint"}
+          "flash": "DLRover flash checkpoint"}
 SPACE = 14e9                       # bytes of files at one time, at most
 
 
@@ -162,7 +162,8 @@ def report_run(name, result, numbers, copy):
           f"{len(numbers['stalls'])})" +
           (f" = {numbers['stall'] / copy:.2f} memcpy" if copy else "") +
           f", all steps together {numbers['extra']:.3f} s")
-    durable = "left to the page cache" if name == "save" else "durable"
+    cached = ("save", *CLIENTS)  # none of these asks for the disk
+    durable = "left to the page cache" if name in cached else "durable"
     print(f"  {'':25s} {result['saves'][-1][2] / 1e9:.3f} GB {durable} in {numbers['seconds']:.2f} "
           "s = "
           f"{numbers['write'] / 1e9:.2f} GB/s; {numbers['flight']:.2f} s after the step" +
