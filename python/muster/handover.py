@@ -10,6 +10,8 @@ import threading
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
+from .objects import is_optimizer
+
 
 class Copier:
     """Copies tensors of GPUs, on a stream of its own for each. `cuda` is torch.cuda."""
@@ -90,20 +92,19 @@ class Handover:
         self._thread: threading.Thread | None = None
         self._events: list[tuple[Any, Any]] = []
         self._error: BaseException | None = None
-        updating = [value for value in objects if hasattr(value, "step") and _updates(value)]
+        optimizers = [value for value in objects if is_optimizer(value)]
         self._hooks = [
             value.register_step_pre_hook(lambda *_: self._before_update())
-            for value in updating
+            for value in optimizers
             if _can_wait(value)
         ]
-        self._guarded = 0 < len(updating) == len(self._hooks)
+        self._guarded = 0 < len(optimizers) == len(self._hooks)
 
     def is_needed(self, tensors: Mapping[str, Any]) -> bool:
         return any(map(self.copier.is_remote, tensors.values()))
 
     def _before_update(self) -> None:
-        events, self._events = self._events, []
-        self.copier.wait(events)
+        self.copier.wait(self._events)
 
     def begin(
         self,
@@ -147,11 +148,6 @@ class Handover:
         for hook in self._hooks:
             hook.remove()
         self._hooks.clear()
-
-
-def _updates(value: Any) -> bool:
-    """Whether it is an optimizer of any kind, and not a scheduler."""
-    return hasattr(value, "zero_grad")
 
 
 def _can_wait(value: Any) -> bool:

@@ -64,6 +64,11 @@ def _state_of(value: Any) -> Any:
     }
 
 
+def is_optimizer(value: Any) -> bool:
+    """Of any kind; a scheduler and a GradScaler are none."""
+    return hasattr(value, "step") and hasattr(value, "zero_grad")
+
+
 class Collected:
     """The state of all objects at one moment. It holds the tensors' memory."""
 
@@ -78,7 +83,7 @@ class Collected:
         for name, value in others.items():
             before = len(self._state)
             self.values[name] = Encoder(self._state, known).encode(_state_of(value), name)
-            if hasattr(value, "zero_grad") and hasattr(value, "step"):
+            if is_optimizer(value):
                 self.late.update(list(self._state)[before:])
 
     def _model_values(self, name: str, module: Any, encoder: Encoder) -> dict[str, Json]:
