@@ -149,8 +149,10 @@ static void phase_words(const struct flight_view *view, char *out, size_t size)
 			view->phase == FLIGHT_START ? "preparing the run" : "where its record does not tell");
 	else if (view->slot >= 0)
 		snprintf(out, size, "%s slot %d of step %" PRIu64, doing, view->slot, view->step);
-	else
+	else if (view->step > 0)
 		snprintf(out, size, "%s step %" PRIu64, doing, view->step);
+	else
+		snprintf(out, size, "%s a step", doing);
 }
 
 double flight_words(const struct flight_view *view, char *out, size_t size)

@@ -141,6 +141,10 @@ static void each_phase_has_its_words(void **state)
 		struct flight_view view = view_of(flight);
 		assert_words(&view, known[i].words);
 	}
+	/* of a program that has not said in which step it is */
+	flight_begin(flight, FLIGHT_WORD, 0, -1);
+	struct flight_view view = view_of(flight);
+	assert_words(&view, "waiting for the other ranks after a step");
 	flight_destroy(flight);
 }
 
