@@ -313,7 +313,7 @@ struct muster_ckpt;
  * memory is short), and finds the node's muster-ckptd or starts one. A later attempt of the same
  * job takes the directory over; another job is refused while this one lives: MUSTER_USAGE. After
  * three attempts in a row without progress: MUSTER_FAULT, "crash loop". muster_ckpt_close frees
- * *ckpt. */
+ * *ckpt; `muster` stays open until the last save. */
 MUSTER_API int muster_ckpt_open(struct muster *muster, const struct muster_ckpt_plan *plan,
 	struct muster_ckpt **ckpt);
 
