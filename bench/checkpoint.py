@@ -244,8 +244,23 @@ def measure_copy(size, options):
     return one
 
 
-def is_installed(package):
-    return importlib.util.find_spec(package) is not None
+# what DLRover leaves of its one process here
+LEFT = ("/dev/shm/ckpt_shm_0", "/tmp/ckpt_sock")
+
+
+def why_not(mode):
+    """Why this contestant has to be left out."""
+    if mode in CLIENTS and importlib.util.find_spec(CLIENTS[mode]) is None:
+        return f"not here: pip install {CLIENTS[mode]}"
+    if mode == "flash" and any(map(os.path.exists, LEFT)):
+        return f"left out: another job of DLRover's has {LEFT[0]} or {LEFT[1]}; remove what is old"
+    return None
+
+
+def remove_left():
+    shutil.rmtree(LEFT[1], ignore_errors=True)
+    if os.path.exists(LEFT[0]):
+        os.remove(LEFT[0])
 
 
 def merge(disks):
@@ -280,10 +295,13 @@ def run(options, parts):
         disk()
     for part, modes in TORCH.items():
         for mode in modes if part in parts else ():
-            if mode in CLIENTS and not is_installed(CLIENTS[mode]):
-                print(f"  {TITLES[mode]:25s} not here: pip install {CLIENTS[mode]}")
-            else:
-                take(mode, measure_torch(mode, options))
+            why = why_not(mode)
+            if why:
+                print(f"  {TITLES[mode]:25s} {why}")
+                continue
+            if mode == "flash":
+                atexit.register(remove_left)
+            take(mode, measure_torch(mode, options))
     for result in results.values():
         if "version" in result:
             print(f"  PyTorch {result['version']}, Python {platform.python_version()}")
