@@ -53,7 +53,8 @@ pattern=${1-} only=${2-}
 MUSTER_TOP=$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd)
 # shellcheck source=tests/lib/plain_path.sh
 . "$MUSTER_TOP/tests/lib/plain_path.sh"
-MUSTER_TOP=$(plain_path "$MUSTER_TOP") || exit 1
+checkout=$MUSTER_TOP
+MUSTER_TOP=$(plain_path "$checkout") || exit 1
 MUSTER_BUILD=$MUSTER_TOP/build-tests
 if [ -n "$slurm" ]; then
     MUSTER_BUILD=$MUSTER_BUILD-$(basename "$slurm")
@@ -168,13 +169,15 @@ clean_up() {
     take_down >/dev/null 2>&1
     remove_scratch
     [ -n "$keep" ] || rm -rf --one-file-system "$MUSTER_PREFIX"
+    # the link of plain_path, which the next run makes again
+    [ -n "$keep" ] || [ "$MUSTER_TOP" = "$checkout" ] || rm -f "$MUSTER_TOP"
     exit "$status"
 }
 
 # One failure of what comes before the tests: its last lines, and the end.
 fail_early() {
     tail -n 25 "$2"
-    echo "run.sh: couldn't $1: the lines above are the end of $2"
+    echo "run.sh: couldn't $1: the lines above are the end of ${2/#$MUSTER_TOP/$checkout}"
     failed=1
     finish
 }
@@ -506,6 +509,6 @@ echo "built after $SECONDS s"
 [ -z "$under_load" ] || load_all_cpus
 run_lanes
 cat "$GREEN"
-echo "all took $SECONDS s; each file's output is in $LOG"
+echo "all took $SECONDS s; each file's output is in ${LOG/#$MUSTER_TOP/$checkout}"
 finish
 }
