@@ -190,8 +190,9 @@ static json_t *encode_format(const struct manifest *manifest)
 			version = version_of(manifest->files[i].role);
 	if (manifest->parts == 0)
 		return json_pack("{s:s, s:i}", "format", FORMAT, "version", version);
-	return json_pack("{s:s, s:i, s:i, s:i}", "format", PART_FORMAT, "version", version, "part",
-		manifest->part + 1, "parts", manifest->parts);
+	return json_pack("{s:s, s:i, s:i, s:i, s:s*}", "format", PART_FORMAT, "version", version,
+		"part", manifest->part + 1, "parts", manifest->parts, "plan",
+		manifest->plan[0] ? manifest->plan : NULL);
 }
 
 /* NULL when out of memory, or when a text is not UTF-8. */
@@ -404,8 +405,13 @@ static int parse_part(struct manifest *manifest, const json_t *object, struct er
 	if (get_integer(object, "parts", 1, INT32_MAX, &parts, err) < 0
 		|| get_integer(object, "part", 1, parts, &part, err) < 0)
 		return -1;
+	const char *plan = json_string_value(json_object_get(object, "plan"));
+	struct hash128 ignored;
+	if (plan && hash_parse(plan, &ignored) < 0)
+		return err_fail(err, EXIT_DATA, "manifest: the plan is not valid");
 	manifest->part = (int)part - 1;
 	manifest->parts = (int)parts;
+	snprintf(manifest->plan, sizeof manifest->plan, "%s", plan ? plan : "");
 	return 0;
 }
 

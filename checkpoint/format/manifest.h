@@ -58,6 +58,8 @@ struct manifest {
 	size_t file_count;
 	int part, parts; /* parts > 0: this is the manifest of part `part`, from 0, of a save by several
 						writers */
+	char plan[HASH_HEX_SIZE]; /* of a part: what its writer planned the files of all from; "": not
+								 known */
 };
 
 /* Encodes the manifest with a trailing "self" hash, so that any change of the text is detected.

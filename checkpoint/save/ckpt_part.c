@@ -24,6 +24,44 @@ int ckpt_part_count(const char *name)
 	return parts;
 }
 
+static void add_text(struct hasher *hasher, const char *text)
+{
+	hasher_add(hasher, text, strlen(text) + 1);
+}
+
+static void add_tensor(struct hasher *hasher, const struct snapshot_tensor *tensor)
+{
+	const int32_t numbers[] = { (int32_t)tensor->dtype, tensor->dims, tensor->writer, tensor->state,
+		tensor->box != NULL };
+	const size_t bytes = (size_t)tensor->dims * sizeof tensor->shape[0];
+	add_text(hasher, tensor->name);
+	hasher_add(hasher, numbers, sizeof numbers);
+	hasher_add(hasher, tensor->shape, bytes);
+	if (!tensor->box)
+		return;
+	hasher_add(hasher, tensor->box->shape, bytes);
+	hasher_add(hasher, tensor->box->offset, bytes);
+}
+
+int ckpt_part_plan(const struct snapshot *snapshot, char out[HASH_HEX_SIZE], struct err *err)
+{
+	struct hasher *hasher = hasher_create();
+	if (!hasher)
+		return err_set(err, "checkpoint: no memory");
+	hasher_add(hasher, &snapshot->shard_size, sizeof snapshot->shard_size);
+	for (size_t i = 0; i < snapshot->tensor_count; i++)
+		add_tensor(hasher, &snapshot->tensors[i]);
+	for (size_t i = 0; i < snapshot->slice_count; i++) {
+		const struct snapshot_slice *slice = &snapshot->slices[i];
+		const uint64_t numbers[] = { slice->first, slice->count, (uint64_t)slice->writer };
+		add_text(hasher, slice->tensor);
+		hasher_add(hasher, numbers, sizeof numbers);
+	}
+	hash_hex(hasher_value(hasher), out);
+	hasher_destroy(hasher);
+	return 0;
+}
+
 static struct manifest *parse(const char *text, size_t size, int64_t step, const char *token,
 	int part, int parts, struct err *err)
 {
@@ -66,6 +104,8 @@ static const char *difference(const struct manifest *one, const struct manifest 
 		return "cursor";
 	if (!json_equal(one->config, other->config))
 		return "config";
+	if (strcmp(one->plan, other->plan) != 0)
+		return "lists of tensors";
 	return json_equal(one->numerics, other->numerics) ? NULL : "numerics";
 }
 

@@ -8,6 +8,7 @@
 #include <stdint.h>
 
 #include "checkpoint/format/manifest.h"
+#include "checkpoint/format/snapshot.h"
 #include "common/err.h"
 
 #define CKPT_PART_NAME_SIZE 64
@@ -17,6 +18,10 @@ char *ckpt_part_name(int part, int parts, char out[CKPT_PART_NAME_SIZE]);
 
 /* The number of parts according to such a name; 0 for any other name. */
 int ckpt_part_count(const char *name);
+
+/* The hash of what all parts of a save have to plan their files from: the lists of tensors and
+ * slices, who writes them, and the size of a shard. -1 when out of memory. */
+int ckpt_part_plan(const struct snapshot *snapshot, char out[HASH_HEX_SIZE], struct err *err);
 
 /* Checks that the text is part `part` (from 0) of `parts` of the save of `step` by the owner with
  * `token`. A pure function that trusts nothing. 0, or -1 with EXIT_DATA and what is wrong. */

@@ -219,6 +219,9 @@ int ckpt_save_part(const struct ckpt_dir *dir, const struct snapshot *snapshot, 
 		work.manifest->part = snapshot->part;
 		work.manifest->parts = snapshot->parts > 0 ? snapshot->parts : 1;
 		ckpt_part_name(snapshot->part, work.manifest->parts, name);
+		rc = ckpt_part_plan(snapshot, work.manifest->plan, err);
+	}
+	if (rc == 0) {
 		rc = open_part(&work, name, err);
 	}
 	if (rc == 0 && (rc = save_part(&work, name, err)) < 0 && remove_part(&work, name, &why) < 0)

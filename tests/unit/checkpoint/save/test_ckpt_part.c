@@ -83,6 +83,8 @@ static void parts_of_different_saves_are_not_joined(void **state)
 		{ "\"cursor\": 112", "\"cursor\": 113", "differ in their cursor" },
 		{ "\"slots\": 8", "\"slots\": 4", "differ in their config" },
 		{ "canonical", "native", "differ in their numerics" },
+		{ "\"plan\"", "\"plot\"", "differ in their lists of tensors" },
+		{ "\"plan\": \"", "\"plan\": \"x", "the plan is not valid" },
 		{ "model-00002-of-00002.safetensors", "model-00001-of-00002.safetensors", "have a file" },
 		{ "\"part\": 2", "\"part\": 3", "part is missing" },
 	};
