@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Turns a program's arrays into the tensors of a snapshot. Each array gets its own aligned place in
- * it. */
+/* Turns a program's arrays into the tensors of a snapshot. Each array that this rank writes gets
+ * its own aligned place in it. */
 #include "config.h"
 #include "lib/arrays.h"
 
@@ -12,6 +12,9 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "checkpoint/format/boxes.h"
+#include "checkpoint/save/shard_plan.h"
+#include "common/auto.h"
 #include "common/thread.h"
 
 #define ALIGN 64 /* of each array in a snapshot, bytes */
@@ -21,9 +24,16 @@
 /* An array of the program: where it is, and where its copy goes in a snapshot. */
 struct place {
 	void *data;
-	size_t offset, bytes;
+	size_t offset, bytes; /* the offset only of what this rank writes */
 	uint64_t elements;
+	size_t given; /* its index among those that the program gave */
+	int rank;     /* that has it; MUSTER_ALL_RANKS: each has it */
+	bool own;     /* this rank writes it */
+	bool boxed;
+	struct snapshot_box box;
 };
+
+/* ---- what is given ---- */
 
 static bool is_utf8(const char *text)
 {
@@ -32,23 +42,30 @@ static bool is_utf8(const char *text)
 	return string;
 }
 
-static int describe_tensor(struct arrays *arrays, const struct muster_tensor *given, bool state,
-	struct err *err)
+static int refuse(const struct muster_tensor *given, const char *why, struct err *err)
 {
-	struct snapshot_tensor *tensor = &arrays->tensors[arrays->count];
-	struct place *place = &arrays->places[arrays->count];
+	return err_fail(err, EXIT_USAGE, "checkpoint: couldn't use tensor %s: %s", given->name, why);
+}
+
+static int check_name(size_t index, const struct muster_tensor *given, struct err *err)
+{
 	if (!given->name || !given->name[0] || !given->dtype)
 		return err_fail(err, EXIT_USAGE,
-			"checkpoint: couldn't use tensor %zu: it needs a name, a dtype and data",
-			arrays->count);
+			"checkpoint: couldn't use tensor %zu: it needs a name, a dtype and data", index);
 	if (!is_utf8(given->name))
 		return err_fail(err, EXIT_USAGE,
-			"checkpoint: couldn't use tensor %zu: its name is not UTF-8", arrays->count);
+			"checkpoint: couldn't use tensor %zu: its name is not UTF-8", index);
 	if (given->dims < 0 || given->dims > SAFETENSORS_DIMS)
 		return err_fail(err, EXIT_USAGE,
 			"checkpoint: couldn't use tensor %s: it has %d dimensions: 0 to %d are possible",
 			given->name, given->dims, SAFETENSORS_DIMS);
-	*tensor = (struct snapshot_tensor) { .dims = given->dims, .state = state };
+	return 0;
+}
+
+/* The type and shape of what is given. */
+static int take_shape(const struct muster_tensor *given, struct snapshot_tensor *tensor,
+	struct place *place, struct err *err)
+{
 	memcpy(tensor->shape, given->shape, (size_t)given->dims * sizeof given->shape[0]);
 	if (safetensors_dtype_parse(given->dtype, &tensor->dtype) < 0
 		|| safetensors_dtype_bits(tensor->dtype) % 8)
@@ -59,15 +76,41 @@ static int describe_tensor(struct arrays *arrays, const struct muster_tensor *gi
 	const size_t width = safetensors_dtype_bits(tensor->dtype) / 8;
 	if (safetensors_elements(tensor->shape, tensor->dims, &place->elements) < 0
 		|| place->elements > (SIZE_MAX >> 2) / width)
-		return err_fail(err, EXIT_USAGE,
-			"checkpoint: couldn't use tensor %s: its shape is out of range", given->name);
-	if (!given->data && place->elements > 0)
-		return err_fail(err, EXIT_USAGE,
-			"checkpoint: couldn't use tensor %s: it needs a name, a dtype and data", given->name);
+		return refuse(given, "its shape is out of range", err);
 	place->data = given->data;
 	place->bytes = (size_t)place->elements * width;
-	place->offset = arrays->bytes;
-	arrays->bytes += (place->bytes + ALIGN - 1) / ALIGN * ALIGN;
+	return 0;
+}
+
+static int take_placement(const struct muster_tensor *given,
+	const struct muster_placement *placement, struct snapshot_tensor *tensor, struct place *place,
+	struct err *err)
+{
+	const size_t bytes = (size_t)given->dims * sizeof given->shape[0];
+	place->rank = placement ? placement->rank : MUSTER_ALL_RANKS;
+	place->boxed = placement && placement->is_box;
+	if (!place->boxed)
+		return 0;
+	if (!tensor->state)
+		return refuse(given, "it is a box, and the model's tensors are saved whole: give all of it",
+			err);
+	memcpy(place->box.shape, placement->shape, bytes);
+	memcpy(place->box.offset, placement->offset, bytes);
+	return 0;
+}
+
+static int describe_tensor(struct arrays *arrays, const struct muster_tensor *given,
+	const struct muster_placement *placement, bool state, struct err *err)
+{
+	struct snapshot_tensor *tensor = &arrays->tensors[arrays->count];
+	struct place *place = &arrays->places[arrays->count];
+	if (check_name(arrays->count, given, err) < 0)
+		return -1;
+	*tensor = (struct snapshot_tensor) { .dims = given->dims, .state = state };
+	*place = (struct place) { .given = arrays->count };
+	if (take_shape(given, tensor, place, err) < 0
+		|| take_placement(given, placement, tensor, place, err) < 0)
+		return -1;
 	tensor->name = strdup(given->name);
 	if (!tensor->name)
 		return err_set(err, "checkpoint: out of memory");
@@ -75,53 +118,155 @@ static int describe_tensor(struct arrays *arrays, const struct muster_tensor *gi
 	return 0;
 }
 
-static int compare_names(const void *a, const void *b)
+/* Each tensor is there once, whole or in boxes. */
+static int check_boxes(const struct arrays *arrays, struct err *err)
 {
-	return strcmp(*(const char *const *)a, *(const char *const *)b);
-}
-
-static int check_names(const struct arrays *arrays, struct err *err)
-{
-	const char **names = calloc(arrays->count + 1, sizeof *names);
-	if (!names)
+	AUTO_FREE struct box *boxes = calloc(arrays->count + 1, sizeof *boxes);
+	struct err why;
+	if (!boxes)
 		return err_set(err, "checkpoint: out of memory");
-	for (size_t i = 0; i < arrays->count; i++)
-		names[i] = arrays->tensors[i].name;
-	qsort(names, arrays->count, sizeof *names, compare_names);
-	int rc = 0;
-	for (size_t i = 1; i < arrays->count && rc == 0; i++)
-		if (strcmp(names[i - 1], names[i]) == 0)
-			rc = err_fail(err, EXIT_USAGE,
-				"checkpoint: couldn't use tensor %s: two tensors have this name", names[i]);
-	free(names);
-	return rc;
+	for (size_t i = 0; i < arrays->count; i++) {
+		const struct snapshot_tensor *tensor = &arrays->tensors[i];
+		const struct place *place = &arrays->places[i];
+		boxes[i] =
+			(struct box) { .tensor = tensor->name, .dtype = tensor->dtype, .dims = tensor->dims };
+		memcpy(boxes[i].size, tensor->shape, sizeof tensor->shape);
+		memcpy(boxes[i].shape, place->boxed ? place->box.shape : tensor->shape,
+			sizeof tensor->shape);
+		memcpy(boxes[i].offset, place->box.offset, sizeof tensor->shape);
+	}
+	if (boxes_check(boxes, arrays->count, &why) < 0)
+		return err_fail(err, EXIT_USAGE, "checkpoint: couldn't use the tensors: %s", why.text);
+	return 0;
 }
 
-static int describe(struct arrays *arrays, const struct muster_tensor *model, size_t model_count,
-	const struct muster_tensor *state, size_t state_count, struct err *err)
+static int describe(struct arrays *arrays, const struct muster_state *given, struct err *err)
 {
-	const size_t count = model_count + state_count;
+	const size_t count = given->model_count + given->state_count;
 	arrays->tensors = calloc(count + 1, sizeof *arrays->tensors);
 	arrays->places = calloc(count + 1, sizeof *arrays->places);
 	if (!arrays->tensors || !arrays->places)
 		return err_set(err, "checkpoint: out of memory");
-	for (size_t i = 0; i < model_count; i++)
-		if (describe_tensor(arrays, &model[i], false, err) < 0)
+	for (size_t i = 0; i < given->model_count; i++)
+		if (describe_tensor(arrays, &given->model[i],
+				given->model_placements ? &given->model_placements[i] : NULL, false, err)
+			< 0)
 			return -1;
-	for (size_t i = 0; i < state_count; i++)
-		if (describe_tensor(arrays, &state[i], true, err) < 0)
+	for (size_t i = 0; i < given->state_count; i++)
+		if (describe_tensor(arrays, &given->state[i],
+				given->state_placements ? &given->state_placements[i] : NULL, true, err)
+			< 0)
 			return -1;
-	return check_names(arrays, err);
+	return check_boxes(arrays, err);
 }
 
-int arrays_open(struct arrays *arrays, const struct muster_tensor *model, size_t model_count,
-	const struct muster_tensor *state, size_t state_count, struct err *err)
+int arrays_open(struct arrays *arrays, const struct muster_state *given,
+	const struct writers *writers, struct err *err)
 {
 	*arrays = (struct arrays) { 0 };
-	if (describe(arrays, model, model_count, state, state_count, err) == 0)
+	if (describe(arrays, given, err) == 0 && arrays_divide(arrays, writers, err) == 0)
 		return 0;
 	arrays_release(arrays);
 	return -1;
+}
+
+/* ---- who writes what ---- */
+
+/* What all ranks have is divided evenly; `bytes` and `writer` have room for all arrays. */
+static void spread(struct arrays *arrays, bool state, int parts, uint64_t *bytes, int *writer)
+{
+	size_t count = 0;
+	for (size_t i = 0; i < arrays->count; i++)
+		if (arrays->tensors[i].state == state && arrays->places[i].rank == MUSTER_ALL_RANKS)
+			bytes[count++] = arrays->places[i].bytes;
+	shard_plan_assign(bytes, count, parts, writer);
+	count = 0;
+	for (size_t i = 0; i < arrays->count; i++)
+		if (arrays->tensors[i].state == state && arrays->places[i].rank == MUSTER_ALL_RANKS)
+			arrays->tensors[i].writer = writer[count++];
+}
+
+static int assign(struct arrays *arrays, const struct writers *writers, struct err *err)
+{
+	AUTO_FREE uint64_t *bytes = calloc(arrays->count + 1, sizeof *bytes);
+	AUTO_FREE int *writer = calloc(arrays->count + 1, sizeof *writer);
+	if (!bytes || !writer)
+		return err_set(err, "checkpoint: out of memory");
+	spread(arrays, false, writers_count(writers), bytes, writer);
+	spread(arrays, true, writers_count(writers), bytes, writer);
+	for (size_t i = 0; i < arrays->count; i++) {
+		const int rank = arrays->places[i].rank;
+		if (rank == MUSTER_ALL_RANKS)
+			continue;
+		arrays->tensors[i].writer = writers_part(writers, rank);
+		if (arrays->tensors[i].writer < 0)
+			return err_fail(err, EXIT_USAGE,
+				"checkpoint: couldn't use tensor %s: rank %d has it, which doesn't save: choose "
+				"MUSTER_WRITERS_ALL in the plan",
+				arrays->tensors[i].name, rank);
+	}
+	return 0;
+}
+
+/* Sorts by the writers what is in the same files; otherwise the order stays. */
+static int sort(struct arrays *arrays, int parts, struct err *err)
+{
+	struct snapshot_tensor *tensors = calloc(arrays->count + 1, sizeof *tensors);
+	struct place *places = calloc(arrays->count + 1, sizeof *places);
+	size_t *next = calloc(2 * (size_t)parts + 1, sizeof *next);
+	if (!tensors || !places || !next) {
+		free(tensors);
+		free(places);
+		free(next);
+		return err_set(err, "checkpoint: out of memory");
+	}
+	for (size_t i = 0; i < arrays->count; i++)
+		next[arrays->tensors[i].state * parts + arrays->tensors[i].writer + 1]++;
+	for (int k = 0; k < 2 * parts; k++)
+		next[k + 1] += next[k];
+	for (size_t i = 0; i < arrays->count; i++) {
+		size_t at = next[arrays->tensors[i].state * parts + arrays->tensors[i].writer]++;
+		tensors[at] = arrays->tensors[i];
+		places[at] = arrays->places[i];
+		tensors[at].box = places[at].boxed ? &places[at].box : NULL;
+	}
+	free(arrays->tensors);
+	free(arrays->places);
+	free(next);
+	arrays->tensors = tensors;
+	arrays->places = places;
+	return 0;
+}
+
+int arrays_divide(struct arrays *arrays, const struct writers *writers, struct err *err)
+{
+	if (assign(arrays, writers, err) < 0 || sort(arrays, writers_count(writers), err) < 0)
+		return -1;
+	arrays->bytes = 0;
+	for (size_t i = 0; i < arrays->count; i++) {
+		struct place *place = &arrays->places[i];
+		place->own = arrays->tensors[i].writer == writers->part;
+		place->offset = arrays->bytes;
+		if (place->own)
+			arrays->bytes += (place->bytes + ALIGN - 1) / ALIGN * ALIGN;
+	}
+	return 0;
+}
+
+void arrays_own(const struct arrays *arrays, unsigned char *own)
+{
+	for (size_t i = 0; i < arrays->count; i++)
+		own[arrays->places[i].given] = arrays->places[i].own;
+}
+
+int arrays_check_data(const struct arrays *arrays, struct err *err)
+{
+	for (size_t i = 0; i < arrays->count; i++)
+		if (arrays->places[i].own && arrays->places[i].elements > 0 && !arrays->places[i].data)
+			return err_fail(err, EXIT_USAGE,
+				"checkpoint: couldn't use tensor %s: it needs a name, a dtype and data",
+				arrays->tensors[i].name);
+	return 0;
 }
 
 void arrays_release(struct arrays *arrays)
@@ -136,7 +281,8 @@ void arrays_release(struct arrays *arrays)
 void arrays_set_base(struct arrays *arrays, const void *base)
 {
 	for (size_t i = 0; i < arrays->count; i++)
-		arrays->tensors[i].data = (const char *)base + arrays->places[i].offset;
+		arrays->tensors[i].data =
+			arrays->places[i].own ? (const char *)base + arrays->places[i].offset : NULL;
 }
 
 /* What one thread copies: bytes [first, end) of the snapshot. */
@@ -157,7 +303,7 @@ static void *copy_share(void *arg)
 		size_t to = place->offset + place->bytes;
 		if (to > share->end)
 			to = share->end;
-		if (from < to)
+		if (place->own && from < to)
 			memcpy(share->snapshot + from, (const char *)place->data + (from - place->offset),
 				to - from);
 	}

@@ -3,6 +3,7 @@
  * directory; each save is copied to a buffer of shared memory, from which the checkpoint service
  * writes it. */
 #include "config.h"
+#include "lib/ckpt_open.h"
 
 #include <errno.h>
 #include <inttypes.h>
@@ -14,44 +15,26 @@
 #include <sys/mman.h>
 #include <unistd.h>
 
-#include "checkpoint/attempt/folder.h"
-#include "checkpoint/client/ckptd_client.h"
 #include "checkpoint/directory/owner.h"
 #include "common/log.h"
 #include "common/notice.h"
 #include "launch/job_query.h"
+#include "launch/rank_address.h"
 #include "launch/requeue_ask.h"
-#include "lib/content.h"
-#include "lib/muster_private.h"
-#include "lib/outcomes.h"
-#include "lib/plan.h"
 #include "lib/saved.h"
 
 #define START_SECONDS 30.0 /* to find or start a checkpoint service */
-#define SLOTS 2            /* snapshot buffers: a save is copied while the one before is written */
-
-struct muster_ckpt {
-	struct muster *muster; /* outlives this */
-	struct ident ident;
-	struct folder *folder;
-	struct plan plan;
-	char *config_json;
-	struct snapshot snapshot;
-	struct snapshot_memory memory;
-	struct content contents[SLOTS]; /* of the save that has the buffer, or had it last */
-	size_t used[SLOTS];             /* bytes of each buffer that were ever written */
-	struct ckptd_client *client;
-	bool begun_here; /* the start is settled: something was loaded or saved */
-	int64_t handed;  /* the last save handed over, whatever became of it; -1: none */
-	struct outcomes outcomes;
-};
 
 /* ---- start ---- */
 
 static void take_result(void *arg, const struct save_result *result)
 {
 	struct muster_ckpt *ckpt = arg;
-	outcomes_take(&ckpt->outcomes, result);
+	struct save_result own = *result;
+	/* The others hear no more of it: the whole becomes durable in part 0's service. */
+	if (own.outcome == SAVE_WRITTEN && ckpt->writers.part > 0)
+		own.outcome = SAVE_DURABLE;
+	outcomes_take(&ckpt->outcomes, &own);
 	if (result->outcome == SAVE_FAILED)
 		log_error("checkpoint: couldn't save step %" PRId64 ": %s", result->step, result->err.text);
 	else if (result->outcome == SAVE_DURABLE)
@@ -65,13 +48,19 @@ static void tell_lost(void *arg, const char *text)
 	log_warn("checkpoint: %s", text);
 }
 
+size_t muster_ckpt_memory(const struct muster_ckpt *ckpt)
+{
+	const int sharers = ckpt->writers.sharers > 0 ? ckpt->writers.sharers : 1;
+	return snapshot_memory_available() / (size_t)sharers;
+}
+
 /* The bytes of a buffer, and whether memory is short of two. The pages of a buffer cost memory once
  * something is copied there: where only the saves will tell how large they are, it has room for as
  * much as the machine. */
 static size_t buffer_bytes(const struct muster_ckpt *ckpt, bool *is_short)
 {
-	const size_t bytes = ckpt->plan.arrays.bytes, available = snapshot_memory_available();
-	*is_short = available && available < SLOTS * bytes;
+	const size_t bytes = ckpt->plan.arrays.bytes, available = muster_ckpt_memory(ckpt);
+	*is_short = available && available < CKPT_SLOTS * bytes;
 	if (*is_short)
 		log_warn("checkpoint: only one snapshot of %.0f MB is kept in memory, since %.0f MB are "
 				 "left: a save waits for the one before",
@@ -85,7 +74,7 @@ static int make_memory(struct muster_ckpt *ckpt, struct err *err)
 {
 	bool is_short;
 	const size_t bytes = buffer_bytes(ckpt, &is_short);
-	if (snapshot_memory_create(&ckpt->memory, is_short ? 1 : SLOTS, bytes, err) < 0)
+	if (snapshot_memory_create(&ckpt->memory, is_short ? 1 : CKPT_SLOTS, bytes, err) < 0)
 		return -1;
 	/* A process that the program forks would keep the memory if it outlived this one. */
 	for (int i = 0; i < ckpt->memory.buffers; i++)
@@ -96,9 +85,8 @@ static int make_memory(struct muster_ckpt *ckpt, struct err *err)
 
 static int describe_run(struct muster_ckpt *ckpt, struct err *err)
 {
-	json_t *identity = ckpt->plan.identity
-		? json_incref(ckpt->plan.identity)
-		: json_pack("{s:s}", "program", program_invocation_short_name);
+	json_t *identity = ckpt->plan.identity ? json_incref(ckpt->plan.identity)
+										   : json_pack("{s:s}", "program", ckpt->told.program);
 	json_t *config = json_pack("{s:o, s:{}, s:{}}", "identity", identity, "schedule", "operation");
 	ckpt->config_json = config ? json_dumps(config, JSON_INDENT(2)) : NULL;
 	json_decref(config);
@@ -112,79 +100,148 @@ static int describe_run(struct muster_ckpt *ckpt, struct err *err)
 		.model_json = ckpt->plan.arrays.count > 0 ? "{}\n" : NULL,
 		.tensors = ckpt->plan.arrays.tensors,
 		.tensor_count = ckpt->plan.arrays.count,
-		.parts = 1 };
+		.part = ckpt->writers.part,
+		.parts = writers_count(&ckpt->writers) };
 	return 0;
 }
 
-static int open_stages(struct muster_ckpt *ckpt, const char *path, struct err *err)
+/* Becomes the owner, or with `told` opens the directory that rank 0 owns. */
+static int open_dir(struct muster_ckpt *ckpt, const char *path, const struct told *told,
+	struct err *err)
 {
-	if (make_memory(ckpt, err) < 0 || describe_run(ckpt, err) < 0)
-		return -1;
+	if (told) {
+		ckpt->told = *told;
+		ckpt->begun_here = true;
+		outcomes_load(&ckpt->outcomes, told->step);
+		ckpt->dir_opened = ckpt_dir_open_existing(&ckpt->dir, path, err) == 0;
+		return ckpt->dir_opened ? 0 : -1;
+	}
 	const struct folder_job job = { &ckpt->ident, job_end_time(ckpt->ident.job), job_is_running };
 	ckpt->folder = folder_open(path, &job, false, ckpt->plan.timeout, err);
 	if (!ckpt->folder)
 		return -1;
-	const struct ckptd_plan service = { .dir = folder_dir(ckpt->folder),
-		.token = folder_token(ckpt->folder),
+	ckpt->told.attempt = folder_attempt(ckpt->folder);
+	snprintf(ckpt->told.token, sizeof ckpt->told.token, "%s", folder_token(ckpt->folder));
+	snprintf(ckpt->told.program, sizeof ckpt->told.program, "%s", program_invocation_short_name);
+	return 0;
+}
+
+static int open_client(struct muster_ckpt *ckpt, struct err *err)
+{
+	char host[RANK_ADDRESS_SIZE] = "";
+	const bool first = ckpt->writers.part == 0, alone = writers_count(&ckpt->writers) == 1;
+	if (first && !alone && rank_address(&ckpt->ident, host, err) < 0)
+		return -1;
+	const struct ckptd_plan service = { .dir = muster_ckpt_dir(ckpt),
+		.token = ckpt->told.token,
 		.memory = &ckpt->memory,
 		.snapshot = &ckpt->snapshot,
 		.retention = ckpt->plan.retention,
+		.host = first && !alone ? host : NULL,
+		.first = first ? NULL : ckpt->told.first,
 		.timeout = START_SECONDS,
 		.ended = take_result,
 		.lost = tell_lost,
 		.arg = ckpt };
 	ckpt->client = ckptd_client_open(&service, err);
+	if (ckpt->client && first)
+		snprintf(ckpt->told.first, sizeof ckpt->told.first, "%s",
+			ckptd_client_address(ckpt->client));
 	return ckpt->client ? 0 : -1;
+}
+
+static int open_stages(struct muster_ckpt *ckpt, const char *path, const struct told *told,
+	struct err *err)
+{
+	if (arrays_divide(&ckpt->plan.arrays, &ckpt->writers, err) < 0 || make_memory(ckpt, err) < 0
+		|| open_dir(ckpt, path, told, err) < 0 || describe_run(ckpt, err) < 0)
+		return -1;
+	return open_client(ckpt, err);
 }
 
 static void release(struct muster_ckpt *ckpt)
 {
 	ckptd_client_close(ckpt->client, 0);
 	folder_close(ckpt->folder, true);
+	if (ckpt->dir_opened)
+		ckpt_dir_close(&ckpt->dir);
 	snapshot_memory_release(&ckpt->memory);
 	plan_release(&ckpt->plan);
 	free(ckpt->config_json);
-	for (int i = 0; i < SLOTS; i++)
+	for (int i = 0; i < CKPT_SLOTS; i++)
 		content_release(&ckpt->contents[i]);
 	outcomes_close(&ckpt->outcomes);
+	writers_release(&ckpt->writers);
 	free(ckpt);
+}
+
+/* Takes ownership of *plan and *writers, even on an error. */
+static struct muster_ckpt *make(struct muster *muster, struct plan *plan, struct writers *writers,
+	struct err *err)
+{
+	struct muster_ckpt *ckpt = calloc(1, sizeof *ckpt);
+	if (!ckpt) {
+		plan_release(plan);
+		writers_release(writers);
+		err_set(err, "checkpoint: out of memory");
+		return NULL;
+	}
+	*ckpt = (struct muster_ckpt) { .muster = muster,
+		.ident = muster->ident,
+		.writers = *writers,
+		.plan = *plan,
+		.handed = -1 };
+	*writers = (struct writers) { 0 };
+	outcomes_open(&ckpt->outcomes);
+	return ckpt;
+}
+
+int muster_ckpt_open_part(struct muster *muster, const struct muster_ckpt_plan *given,
+	struct writers *writers, const struct told *told, struct muster_ckpt **out)
+{
+	struct err err;
+	struct plan plan;
+	*out = NULL;
+	if (plan_open(&plan, given, &err) < 0) {
+		writers_release(writers);
+		return muster_failed(&err);
+	}
+	if (plan.writers != MUSTER_WRITERS_RANK0 && !writers->part_of) {
+		plan_release(&plan);
+		err_fail(&err, EXIT_USAGE,
+			"checkpoint: couldn't use the plan: it has several writers, which meet in "
+			"muster_ckpt_resume or muster_ckpt_resume_state");
+		return muster_failed(&err);
+	}
+	struct muster_ckpt *ckpt = make(muster, &plan, writers, &err);
+	if (!ckpt)
+		return muster_failed(&err);
+	if (open_stages(ckpt, given->dir, told, &err) < 0) {
+		release(ckpt);
+		return muster_failed(&err);
+	}
+	flight_files_begin(muster_ckpt_dir(ckpt)->fd);
+	muster_keep_flight(muster, given->dir);
+	*out = ckpt;
+	return MUSTER_OK;
 }
 
 int muster_ckpt_open(struct muster *muster, const struct muster_ckpt_plan *given,
 	struct muster_ckpt **out)
 {
 	struct err err;
-	struct plan plan;
 	if (muster_check_given(out, "the place for the struct muster_ckpt", &err) < 0)
 		return muster_failed(&err);
 	*out = NULL;
-	if (muster_check(muster, 0, &err) < 0 || plan_open(&plan, given, &err) < 0)
+	if (muster_check(muster, 0, &err) < 0)
 		return muster_failed(&err);
-	struct muster_ckpt *ckpt = calloc(1, sizeof *ckpt);
-	if (!ckpt) {
-		plan_release(&plan);
-		err_set(&err, "checkpoint: out of memory");
-		return muster_failed(&err);
-	}
-	*ckpt = (struct muster_ckpt) { .muster = muster,
-		.ident = muster->ident,
-		.plan = plan,
-		.handed = -1 };
-	outcomes_open(&ckpt->outcomes);
-	if (open_stages(ckpt, given->dir, &err) < 0) {
-		release(ckpt);
-		return muster_failed(&err);
-	}
-	flight_files_begin(folder_dir(ckpt->folder)->fd);
-	muster_keep_flight(muster, given->dir);
-	*out = ckpt;
-	return MUSTER_OK;
+	struct writers writers = { .rank = muster->ident.rank };
+	return muster_ckpt_open_part(muster, given, &writers, NULL, out);
 }
 
 /* ---- load ---- */
 
-/* Whether the plan is one for saves of states, or one of tensors, as the call needs. */
-static int check_kind(const struct muster_ckpt *ckpt, bool states, struct err *err)
+int muster_ckpt_check_kind(const struct muster_ckpt *ckpt, bool states, struct err *err)
 {
 	if (states == (ckpt->plan.arrays.count == 0))
 		return 0;
@@ -255,7 +312,7 @@ int muster_ckpt_load(struct muster_ckpt *ckpt, int64_t *step)
 	*step = -1;
 	if (!ckpt)
 		return MUSTER_OK;
-	if (check_kind(ckpt, false, &err) < 0)
+	if (muster_ckpt_check_kind(ckpt, false, &err) < 0)
 		return muster_failed(&err);
 	return load(ckpt, fill_arrays, NULL, step);
 }
@@ -283,179 +340,29 @@ int muster_ckpt_load_state(struct muster_ckpt *ckpt, struct muster_saved **saved
 	*saved = NULL;
 	if (!ckpt)
 		return MUSTER_OK;
-	if (check_kind(ckpt, true, &err) < 0)
+	if (muster_ckpt_check_kind(ckpt, true, &err) < 0)
 		return muster_failed(&err);
 	return load(ckpt, open_saved, saved, &step);
 }
 
-/* ---- save ---- */
+/* ---- end ---- */
 
-/* The folder's own thread looks only a few times a second: without this, a program that stops at
- * once would leave no record of the reason. */
-static void record_notice(struct muster_ckpt *ckpt)
+void muster_ckpt_record_notice(struct muster_ckpt *ckpt)
 {
 	struct err err;
-	if (notice_signal() && folder_notice(ckpt->folder, notice_signal(), &err) < 0)
+	if (ckpt->folder && notice_signal() && folder_notice(ckpt->folder, notice_signal(), &err) < 0)
 		log_warn("checkpoint: couldn't record the notice: %s", err.text);
-}
-
-/* Whether memory suffices for a snapshot in this buffer. */
-static bool has_room(const struct muster_ckpt *ckpt, int buffer, size_t bytes, size_t *available)
-{
-	*available = snapshot_memory_available();
-	return bytes <= ckpt->used[buffer] || !*available || bytes - ckpt->used[buffer] <= *available;
-}
-
-/* A free buffer for a snapshot of that many bytes; -1: there is none. Where memory is short of a
- * second snapshot, the buffer of the first is waited for. */
-static int take_buffer(struct muster_ckpt *ckpt, int64_t step, size_t bytes, struct err *err)
-{
-	size_t available;
-	int buffer = ckptd_client_buffer(ckpt->client, -1, ckpt->plan.timeout);
-	if (buffer >= 0 && !has_room(ckpt, buffer, bytes, &available) && ckpt->memory.buffers > 1)
-		buffer = ckptd_client_buffer(ckpt->client, buffer, ckpt->plan.timeout);
-	if (buffer < 0)
-		return err_fail(err, EXIT_LOST,
-			"checkpoint: couldn't save step %" PRId64 ": the save of step %" PRId64
-			" still runs after %g s: save less often, or on faster storage",
-			step, outcomes_newest(&ckpt->outcomes, true), ckpt->plan.timeout);
-	if (bytes > ckpt->memory.bytes || !has_room(ckpt, buffer, bytes, &available))
-		return err_set(err,
-			"checkpoint: couldn't save step %" PRId64
-			": its snapshot needs %.0f MB of memory, and %.0f MB are left: ask Slurm for more "
-			"(--mem)",
-			step, (double)bytes * 1e-6, (double)available * 1e-6);
-	return buffer;
-}
-
-/* Saves the content, which moves into `ckpt`. */
-static int save(struct muster_ckpt *ckpt, const struct save_step *at, struct content *content,
-	struct err *err)
-{
-	const bool planned = ckpt->plan.arrays.count > 0;
-	record_notice(ckpt);
-	int buffer =
-		take_buffer(ckpt, at->step, planned ? ckpt->plan.arrays.bytes : content->arrays.bytes, err);
-	if (buffer < 0)
-		return -1;
-	struct content *own = &ckpt->contents[buffer];
-	content_release(own);
-	*own = *content;
-	*content = (struct content) { 0 };
-	struct arrays *arrays = planned ? &ckpt->plan.arrays : &own->arrays;
-	if (arrays->bytes > ckpt->used[buffer])
-		ckpt->used[buffer] = arrays->bytes;
-	arrays_copy(arrays, ckpt->memory.base[buffer]);
-	arrays_set_base(arrays, ckpt->memory.base[0]);
-	struct snapshot snapshot = ckpt->snapshot;
-	snapshot.at = *at;
-	if (!planned) {
-		snapshot.model_json = own->config;
-		snapshot.values_json = own->values;
-		snapshot.tensors = arrays->tensors;
-		snapshot.tensor_count = arrays->count;
-	}
-	/* Before the call, since the save may end at once. */
-	outcomes_begin(&ckpt->outcomes, at->step);
-	if (ckptd_client_save(ckpt->client, buffer, &snapshot, err) == 0) {
-		ckpt->handed = at->step;
-		return 0;
-	}
-	outcomes_withdraw(&ckpt->outcomes, at->step);
-	return -1;
-}
-
-/* Whether a save of that step makes sense. A run that saved over another run's checkpoints could
- * never resume from its own. */
-static int check_save(struct muster_ckpt *ckpt, int64_t step, struct err *err)
-{
-	const struct ckpt *there = ckpt->begun_here ? NULL : folder_checkpoint(ckpt->folder);
-	const char *path = folder_dir(ckpt->folder)->path;
-	if (step < 0)
-		return err_fail(err, EXIT_USAGE,
-			"checkpoint: couldn't save step %" PRId64 ": steps count from 0", step);
-	if (there)
-		return err_fail(err, EXIT_USAGE,
-			"checkpoint: couldn't save step %" PRId64 ": %s holds step %" PRId64
-			" already: load that first, or use a directory of its own",
-			step, path, ckpt_manifest(there)->step);
-	if (folder_lost(ckpt->folder))
-		return err_set(err,
-			"checkpoint: couldn't save step %" PRId64 ": another attempt owns %s now", step, path);
-	return 0;
-}
-
-/* The common end of the two calls that save; releases the content. */
-static int save_checked(struct muster_ckpt *ckpt, const struct save_step *at,
-	struct content *content)
-{
-	struct err err;
-	int rc = check_save(ckpt, at->step, &err);
-	if (rc == 0) {
-		ckpt->begun_here = true;
-		folder_progress(ckpt->folder, (uint64_t)at->step);
-		if (at->step > outcomes_newest(&ckpt->outcomes, true)) {
-			enum flight_phase before = muster_stand(ckpt->muster, FLIGHT_SAVE);
-			rc = save(ckpt, at, content, &err);
-			muster_stand(ckpt->muster, before);
-		}
-	}
-	content_release(content);
-	return rc < 0 ? muster_failed(&err) : MUSTER_OK;
-}
-
-int muster_ckpt_save(struct muster_ckpt *ckpt, int64_t step, double loss)
-{
-	const struct save_step at = { .step = step,
-		.cursor = (uint64_t)step,
-		.loss = loss,
-		.validation_loss = NAN };
-	struct content content = { 0 };
-	struct err err;
-	if (!ckpt)
-		return MUSTER_OK;
-	if (check_kind(ckpt, false, &err) < 0)
-		return muster_failed(&err);
-	return save_checked(ckpt, &at, &content);
-}
-
-int muster_ckpt_save_state(struct muster_ckpt *ckpt, int64_t step, const struct muster_state *state)
-{
-	struct save_step at;
-	struct content content;
-	struct err err;
-	if (!ckpt)
-		return MUSTER_OK;
-	if (check_kind(ckpt, true, &err) < 0 || content_open(&content, state, &at, &err) < 0)
-		return muster_failed(&err);
-	at.step = step;
-	return save_checked(ckpt, &at, &content);
-}
-
-int muster_ckpt_wait(struct muster_ckpt *ckpt, int64_t step, double timeout)
-{
-	struct err err;
-	if (!ckpt)
-		return MUSTER_OK;
-	if (muster_check_timeout(timeout, &err) < 0)
-		return muster_failed(&err);
-	if (!outcomes_failed(&ckpt->outcomes, step, &err)
-		&& (step <= outcomes_newest(&ckpt->outcomes, false)
-			|| ckptd_client_wait(ckpt->client, step, muster_or(timeout, ckpt->plan.timeout), &err)
-				== 0))
-		return MUSTER_OK;
-	return muster_failed(&err);
 }
 
 int muster_ckpt_attempt(const struct muster_ckpt *ckpt)
 {
-	return ckpt ? folder_attempt(ckpt->folder) : -1;
+	return ckpt ? ckpt->told.attempt : -1;
 }
 
 static bool has_other_owner(const struct muster_ckpt *ckpt)
 {
 	struct err err;
-	return owner_verify(folder_dir(ckpt->folder), folder_token(ckpt->folder), &err) < 0
+	return owner_verify(muster_ckpt_dir(ckpt), ckpt->told.token, &err) < 0
 		&& err.status == EXIT_FAULT;
 }
 
@@ -465,7 +372,7 @@ int muster_ckpt_drain(struct muster_ckpt *ckpt, double timeout)
 {
 	if (!ckpt)
 		return MUSTER_OK;
-	record_notice(ckpt);
+	muster_ckpt_record_notice(ckpt);
 	int rc = ckpt->handed >= 0 ? muster_ckpt_wait(ckpt, ckpt->handed, timeout) : MUSTER_OK;
 	return rc == MUSTER_FAULT && !has_other_owner(ckpt) ? MUSTER_LOST : rc;
 }
@@ -474,9 +381,11 @@ int muster_ckpt_leave(struct muster_ckpt *ckpt, int status, const char *why, str
 {
 	if (!ckpt)
 		return 0;
-	record_notice(ckpt);
+	muster_ckpt_record_notice(ckpt);
 	int64_t last = outcomes_newest(&ckpt->outcomes, false);
-	int rc = folder_end(ckpt->folder, last > 0 ? (uint64_t)last : 0, why, status, err);
+	int rc = ckpt->folder
+		? folder_end(ckpt->folder, last > 0 ? (uint64_t)last : 0, why, status, err)
+		: 0;
 	release(ckpt);
 	return rc;
 }
@@ -487,10 +396,11 @@ int muster_ckpt_close(struct muster_ckpt *ckpt, int status, const char *why)
 	if (!ckpt)
 		return MUSTER_OK;
 	const struct ident ident = ckpt->ident;
+	const bool owner = ckpt->folder;
 	int rc = muster_ckpt_drain(ckpt, 0);
 	if (muster_ckpt_leave(ckpt, status, why, &err) < 0 && rc == MUSTER_OK)
 		rc = muster_failed(&err);
-	if (status == MUSTER_REQUEUE || status == MUSTER_LOST)
+	if (owner && (status == MUSTER_REQUEUE || status == MUSTER_LOST))
 		requeue_ask(&ident);
 	return rc;
 }

@@ -31,8 +31,8 @@ static int check_given(const struct muster_state *given, struct muster_state *wh
 {
 	*whole = (struct muster_state) { 0 };
 	if (muster_check_given(given, "the state", err) < 0
-		|| muster_take_sized(whole, sizeof *whole, given, given->size, sizeof *whole,
-			   "muster_state", err)
+		|| muster_take_sized(whole, sizeof *whole, given, given->size,
+			   offsetof(struct muster_state, model_placements), "muster_state", err)
 			< 0)
 		return -1;
 	if ((!whole->model && whole->model_count > 0) || (!whole->state && whole->state_count > 0))
@@ -49,8 +49,8 @@ static int check_given(const struct muster_state *given, struct muster_state *wh
 			"checkpoint: couldn't use the state: its cursor is not below 2^63");
 }
 
-int content_open(struct content *content, const struct muster_state *given, struct save_step *at,
-	struct err *err)
+int content_open(struct content *content, const struct muster_state *given,
+	const struct writers *writers, struct save_step *at, struct err *err)
 {
 	struct muster_state whole;
 	*content = (struct content) { 0 };
@@ -61,9 +61,7 @@ int content_open(struct content *content, const struct muster_state *given, stru
 		.validation_loss = whole.validation_loss };
 	if (take_object("config", whole.config, &content->config, err) == 0
 		&& take_object("values", whole.values, &content->values, err) == 0
-		&& arrays_open(&content->arrays, whole.model, whole.model_count, whole.state,
-			   whole.state_count, err)
-			== 0)
+		&& arrays_open(&content->arrays, &whole, writers, err) == 0)
 		return 0;
 	content_release(content);
 	return -1;

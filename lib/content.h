@@ -13,11 +13,11 @@ struct content {
 	char *config, *values;
 };
 
-/* Checks the state and copies what it says, but not the arrays' bytes; status EXIT_USAGE. *at
- * becomes the save's position and losses, without its step. On an error nothing is left to
- * release. */
-int content_open(struct content *content, const struct muster_state *given, struct save_step *at,
-	struct err *err);
+/* Checks the state and copies what it says, but not the arrays' bytes, which may still be missing;
+ * status EXIT_USAGE. *at becomes the save's position and losses, without its step. On an error
+ * nothing is left to release. */
+int content_open(struct content *content, const struct muster_state *given,
+	const struct writers *writers, struct save_step *at, struct err *err);
 void content_release(struct content *content);
 
 #endif

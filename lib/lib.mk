@@ -5,7 +5,7 @@ lib_LTLIBRARIES = libmuster.la
 include_HEADERS = lib/muster.h
 libmuster_la_SOURCES = lib/muster.h lib/muster_private.h \
 	lib/arrays.c lib/arrays.h \
-	lib/ckpt.c \
+	lib/ckpt.c lib/ckpt_open.h \
 	lib/collective.c \
 	lib/content.c lib/content.h \
 	lib/end.c \
@@ -19,13 +19,15 @@ libmuster_la_SOURCES = lib/muster.h lib/muster_private.h \
 	lib/progress.c \
 	lib/rank.c \
 	lib/resume.c \
+	lib/save.c \
 	lib/saved.c lib/saved.h \
 	lib/word.c \
-	lib/worker.c
+	lib/worker.c \
+	lib/writers.c lib/writers.h
 libmuster_la_CFLAGS = $(MUSTER_CFLAGS)
 # libckptd holds libcheckpoint and libcommon.
 libmuster_la_LIBADD = librun.la liblaunch.la liborder.la libtelemetry.la libckptd.la
-libmuster_la_LDFLAGS = $(AM_LDFLAGS) $(NCCL_RPATH) -version-info 6:0:6 -no-undefined \
+libmuster_la_LDFLAGS = $(AM_LDFLAGS) $(NCCL_RPATH) -version-info 7:0:7 -no-undefined \
 	-Wl,--version-script=$(srcdir)/lib/libmuster.lds
 libmuster_la_DEPENDENCIES = $(libmuster_la_LIBADD) lib/libmuster.lds
 if HAVE_NCCL

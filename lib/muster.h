@@ -288,6 +288,10 @@ struct muster_tensor {
 	void *data;
 };
 
+/* Which ranks save, for muster_ckpt_resume and muster_ckpt_resume_state: rank 0; the first rank of
+ * each node as well; or all. Each hands its part of every save to the muster-ckptd of its node. */
+enum muster_writers { MUSTER_WRITERS_RANK0, MUSTER_WRITERS_NODE, MUSTER_WRITERS_ALL };
+
 /* Set all to zero, then fill in. */
 struct muster_ckpt_plan {
 	size_t size;     /* sizeof(struct muster_ckpt_plan) */
@@ -302,10 +306,11 @@ struct muster_ckpt_plan {
 	/* What the results of the run depend on: a JSON object as text. A checkpoint that was saved
 	 * with another one is refused (MUSTER_USAGE), with the first difference. NULL: not looked at */
 	const char *identity;
+	int writers; /* enum muster_writers. Since 0.7 */
 };
 
-/* A checkpoint directory that this rank owns. A rank that owns none has NULL. Except
- * muster_ckpt_open, the calls below allow that: they do nothing and return MUSTER_OK. */
+/* A checkpoint directory that this rank owns, or has a part in the saves of. Other ranks have NULL.
+ * Except muster_ckpt_open, the calls below allow that: they do nothing and return MUSTER_OK. */
 struct muster_ckpt;
 
 /* On one rank, usually rank 0: becomes the owner of the directory, finishes what the attempt before
@@ -325,12 +330,12 @@ MUSTER_API int muster_ckpt_load(struct muster_ckpt *ckpt, int64_t *step);
 
 /* Collective, for a state of which every rank has all: rank 0 opens the directory and loads the
  * newest checkpoint, as the two calls above do, and the others read the same one. *step becomes its
- * step on all ranks, or -1 if there is none; then nothing is changed. *ckpt is set on rank 0, and
- * NULL on the others. All ranks give the same directory and the same tensors, each with its own
- * data. `timeout` (0: that of muster_open) is how long they wait for each other, so for the rank
- * that reads longest. If a rank can't load, all fail at once with the same line, which names it and
- * its node: with the status of those two calls, or MUSTER_USAGE if the plans differ or a node has
- * another directory by that name. */
+ * step on all ranks, or -1 if there is none; then nothing is changed. *ckpt is set on the ranks
+ * that save, and NULL on the others. All ranks give the same directory and the same tensors, each
+ * with its own data. `timeout` (0: that of muster_open) is how long they wait for each other, so
+ * for the rank that reads longest. If a rank can't load, all fail at once with the same line, which
+ * names it and its node: with the status of those two calls, or MUSTER_USAGE if the plans differ or
+ * a node has another directory by that name. */
 MUSTER_API int muster_ckpt_resume(struct muster *muster, const struct muster_ckpt_plan *plan,
 	double timeout, struct muster_ckpt **ckpt, int64_t *step);
 
@@ -342,6 +347,21 @@ MUSTER_API int muster_ckpt_resume(struct muster *muster, const struct muster_ckp
  * another attempt owns the directory now. MUSTER_USAGE: it holds a checkpoint that was not loaded.
  * MUSTER_LOST: no buffer became free within the plan's timeout. */
 MUSTER_API int muster_ckpt_save(struct muster_ckpt *ckpt, int64_t step, double loss);
+
+#define MUSTER_ALL_RANKS (-1)
+
+/* Which rank has a tensor of a state, and whether it has all of it. All zeros: rank 0 has all. */
+struct muster_placement {
+	/* MUSTER_ALL_RANKS: each has the same, so any of those that save may write it. Otherwise that
+	 * rank writes it, and the others need no data of it. */
+	int rank;
+	/* Not 0, and not of the model: the rank has a box, all elements whose index in each dimension d
+	 * is at least offset[d] and below offset[d] plus the length that struct muster_tensor has for
+	 * it. The boxes of a tensor have its name, and cover it exactly once. */
+	int is_box;
+	int64_t shape[8];  /* of the whole tensor */
+	int64_t offset[8]; /* of the box */
+};
 
 /* A state whose tensors differ from save to save, or that is not all tensors. Set all to zero, then
  * fill in. Borrowed during the call. */
@@ -360,15 +380,26 @@ struct muster_state {
 	uint64_t cursor;        /* position in the data, below 2^63, for the manifest */
 	double loss;            /* NAN: none */
 	double validation_loss; /* measured at this step; NAN: none */
+	/* Which rank has each of `model` and of `state`; NULL: all ranks have all of them. Since 0.7 */
+	const struct muster_placement *model_placements;
+	const struct muster_placement *state_placements;
 };
 
 /* As muster_ckpt_save, for a plan without tensors: saves `state`, whose tensors may be others in
- * each save. MUSTER_FAULT also if memory is short of its size. */
+ * each save. MUSTER_FAULT also if memory is short of its size. With several writers all of them
+ * make the same calls of this kind, with the same tensors in the same order: the save is durable
+ * once all parts are. Rank 0 gives what is no tensor. */
 MUSTER_API int muster_ckpt_save_state(struct muster_ckpt *ckpt, int64_t step,
 	const struct muster_state *state);
 
+/* Sets own[i] to 1 where this rank writes tensor i of the state, and to 0 where it needs no data
+ * here: first for the model's tensors, then for the others. `data` is not looked at. Since 0.7. */
+MUSTER_API int muster_ckpt_own(const struct muster_ckpt *ckpt, const struct muster_state *state,
+	unsigned char *own);
+
 /* Waits until the save of `step` is durable, at most `timeout` (0: the plan's). Otherwise returns
- * the save's error; MUSTER_LOST if it still runs. A failed save keeps its error, even if later ones
+ * the save's error; MUSTER_LOST if it still runs. On a rank that writes another part than rank 0's:
+ * until that part is durable. A failed save keeps its error, even if later ones
  * become durable, until that step is saved again. */
 MUSTER_API int muster_ckpt_wait(struct muster_ckpt *ckpt, int64_t step, double timeout);
 

@@ -22,6 +22,11 @@ static int check_given(const struct muster_ckpt_plan *given, struct muster_ckpt_
 		return -1;
 	if (!whole->dir || !whole->dir[0])
 		return err_fail(err, EXIT_USAGE, "checkpoint: couldn't use the plan: it needs a directory");
+	if (whole->writers < MUSTER_WRITERS_RANK0 || whole->writers > MUSTER_WRITERS_ALL)
+		return err_fail(err, EXIT_USAGE,
+			"checkpoint: couldn't use the plan: its writers are %d, which is none of "
+			"MUSTER_WRITERS_RANK0, _NODE and _ALL",
+			whole->writers);
 	if (!whole->tensors && whole->tensor_count > 0)
 		return err_fail(err, EXIT_USAGE,
 			"checkpoint: couldn't use the plan: it has %zu tensors, and nothing says which",
@@ -42,13 +47,26 @@ static int take_identity(struct plan *plan, const char *text, struct err *err)
 		"checkpoint: couldn't use the plan: its identity is not a JSON object: %.80s", text);
 }
 
+/* All of them are this rank's until the writers are known, and each can be loaded. */
+static int take_tensors(struct plan *plan, const struct muster_ckpt_plan *whole, struct err *err)
+{
+	const struct muster_state state = { .model = whole->tensors,
+		.model_count = whole->tensor_count };
+	if (arrays_open(&plan->arrays, &state, &(struct writers) { 0 }, err) < 0)
+		return -1;
+	if (arrays_check_data(&plan->arrays, err) == 0)
+		return 0;
+	arrays_release(&plan->arrays);
+	return -1;
+}
+
 int plan_open(struct plan *plan, const struct muster_ckpt_plan *given, struct err *err)
 {
 	struct muster_ckpt_plan whole;
 	*plan = (struct plan) { 0 };
-	if (check_given(given, &whole, err) < 0
-		|| arrays_open(&plan->arrays, whole.tensors, whole.tensor_count, NULL, 0, err) < 0)
+	if (check_given(given, &whole, err) < 0 || take_tensors(plan, &whole, err) < 0)
 		return -1;
+	plan->writers = (enum muster_writers)whole.writers;
 	plan->timeout = muster_or(whole.timeout, MUSTER_SECONDS);
 	plan->retention = (struct retention) { .keep_last = whole.keep_last,
 		.keep_every = whole.keep_every,
@@ -114,7 +132,7 @@ int plan_check_identity(const struct plan *plan, const struct manifest *manifest
 
 int plan_hash(const struct plan *plan, struct hash128 *hash, struct err *err)
 {
-	struct hash128 parts[2] = { { 0 } };
+	struct hash128 parts[3] = { { 0 } };
 	AUTO_FREE char *text =
 		plan->identity ? json_dumps(plan->identity, JSON_COMPACT | JSON_SORT_KEYS) : NULL;
 	if (plan->identity && !text)
@@ -123,6 +141,7 @@ int plan_hash(const struct plan *plan, struct hash128 *hash, struct err *err)
 		return -1;
 	if (text)
 		parts[1] = hash_bytes(text, strlen(text));
+	parts[2].low = plan->writers;
 	*hash = hash_bytes(parts, sizeof parts);
 	return 0;
 }

@@ -13,6 +13,7 @@
 /* A value; all zeros: none. */
 struct plan {
 	double timeout;
+	enum muster_writers writers;
 	struct retention retention;
 	struct arrays arrays; /* none: each save brings its own */
 	json_t *identity;     /* an object; NULL: the program gives none */

@@ -11,8 +11,7 @@
 #include "checkpoint/format/manifest.h"
 #include "common/auto.h"
 #include "common/log.h"
-#include "lib/muster_private.h"
-#include "lib/plan.h"
+#include "lib/ckpt_open.h"
 #include "lib/saved.h"
 
 /* What rank 0 tells the others. */
@@ -20,6 +19,7 @@ struct found {
 	int64_t step;           /* -1: there is none */
 	struct hash128 content; /* hash of the checkpoint's manifest */
 	struct hash128 plan;    /* hash of the plan */
+	struct told told;       /* for the other writers */
 };
 
 /* Where a rank puts what it reads: into the plan's arrays, or with `saved` into that. */
@@ -54,11 +54,11 @@ static int describe_found(const char *path, struct found *found, struct err *err
 	return rc;
 }
 
-static int find(struct muster *muster, const struct muster_ckpt_plan *given, struct found *found,
-	const struct target *target)
+static int find(struct muster *muster, const struct muster_ckpt_plan *given,
+	struct writers *writers, struct found *found, const struct target *target)
 {
 	struct err err;
-	int status = muster_ckpt_open(muster, given, target->ckpt);
+	int status = muster_ckpt_open_part(muster, given, writers, NULL, target->ckpt);
 	if (status == MUSTER_OK && !target->saved) {
 		/* NOLINTNEXTLINE(clang-analyzer-core.NullDereference): resume_all refuses NULL */
 		status = muster_ckpt_load(*target->ckpt, &found->step);
@@ -67,8 +67,13 @@ static int find(struct muster *muster, const struct muster_ckpt_plan *given, str
 		status = muster_ckpt_load_state(*target->ckpt, target->saved);
 		found->step = muster_saved_step(*target->saved);
 	}
-	return status == MUSTER_OK && describe_found(given->dir, found, &err) < 0 ? muster_failed(&err)
-																			  : status;
+	if (status == MUSTER_OK) {
+		found->told = (*target->ckpt)->told;
+		found->told.step = found->step;
+		if (describe_found(given->dir, found, &err) < 0)
+			status = muster_failed(&err);
+	}
+	return status;
 }
 
 /* ---- on the other ranks ---- */
@@ -122,14 +127,13 @@ static int read_found(const char *path, const struct plan *plan, const struct fo
 
 /* ---- on all ranks ---- */
 
-/* Each rank's part before the ranks meet: the plan, and on rank 0 everything else. */
-static int prepare(struct muster *muster, const struct muster_ckpt_plan *given, struct plan *plan,
-	struct found *found, const struct target *target)
+/* Each rank's part before the ranks meet. */
+static int prepare(const struct muster_ckpt_plan *given, struct plan *plan, struct found *found)
 {
 	struct err err;
 	if (plan_open(plan, given, &err) < 0 || plan_hash(plan, &found->plan, &err) < 0)
 		return muster_failed(&err);
-	return muster->ident.rank == 0 ? find(muster, given, found, target) : MUSTER_OK;
+	return MUSTER_OK;
 }
 
 static int share(struct muster *muster, int status, struct found *found, double timeout)
@@ -138,19 +142,22 @@ static int share(struct muster *muster, int status, struct found *found, double 
 				  : muster_broadcast(muster, 0, found, sizeof *found, timeout);
 }
 
-static int take(const char *path, const struct plan *plan, const struct found *own,
+/* What the others do with what rank 0 has found: they read it, and open their parts. */
+static int take(struct muster *muster, const struct muster_ckpt_plan *given,
+	const struct plan *plan, struct writers *writers, const struct found *own,
 	const struct found *found, const struct target *target)
 {
 	struct err err;
 	int rc = 0;
 	if (!hash_equal(own->plan, found->plan))
 		rc = err_fail(&err, EXIT_USAGE,
-			"resume: couldn't use this rank's plan: its tensors or its identity are not those of "
-			"rank "
-			"0: give the same names, types and shapes in the same order");
-	if (rc < 0 || read_found(path, plan, found, target, &err) < 0)
+			"resume: couldn't use this rank's plan: its tensors, identity or writers are not those "
+			"of rank 0: give the same names, types and shapes in the same order");
+	if (rc < 0 || read_found(given->dir, plan, found, target, &err) < 0)
 		return muster_failed(&err);
-	return MUSTER_OK;
+	return writers->part < 0
+		? MUSTER_OK
+		: muster_ckpt_open_part(muster, given, writers, &found->told, target->ckpt);
 }
 
 /* The stages at which all ranks go on or fail together. */
@@ -158,13 +165,20 @@ static int resume(struct muster *muster, const struct muster_ckpt_plan *given, d
 	const struct target *target, struct found *found)
 {
 	struct plan plan = { 0 };
-	int status = prepare(muster, given, &plan, found, target);
+	struct writers writers;
+	const bool first = muster->ident.rank == 0;
+	int status = prepare(given, &plan, found);
 	const struct found own = *found;
-	status = share(muster, status, found, timeout);
+	status = writers_meet(muster, status, plan.writers, timeout, &writers);
 	if (status == MUSTER_OK) {
-		status = muster->ident.rank == 0 ? MUSTER_OK : take(given->dir, &plan, &own, found, target);
+		status = first ? find(muster, given, &writers, found, target) : MUSTER_OK;
+		status = share(muster, status, found, timeout);
+	}
+	if (status == MUSTER_OK) {
+		status = first ? MUSTER_OK : take(muster, given, &plan, &writers, &own, found, target);
 		status = muster_agree(muster, status, NULL, timeout);
 	}
+	writers_release(&writers);
 	plan_release(&plan);
 	return status;
 }

@@ -24,6 +24,9 @@ unit_tests += tests/unit/test_state
 tests_unit_test_state_SOURCES = tests/unit/lib/test_state.c $(alone_fixture)
 tests_unit_test_state_LDADD = libmuster.la $(CMOCKA_LIBS)
 tests_unit_test_resume_LDADD = libmuster.la libcommon.la $(CMOCKA_LIBS)
+unit_tests += tests/unit/test_writers
+tests_unit_test_writers_SOURCES = tests/unit/lib/test_writers.c $(ranks_fixture)
+tests_unit_test_writers_LDADD = libmuster.la libcommon.la $(CMOCKA_LIBS)
 tests_unit_test_end_SOURCES = tests/unit/lib/test_end.c tests/unit/lib/blocked_save.h \
 	$(ranks_fixture)
 tests_unit_test_end_LDADD = libmuster.la libcommon.la $(CMOCKA_LIBS)

@@ -433,7 +433,7 @@ static void a_plan_that_can_not_be_is_refused(void **state)
 	struct muster_tensor twice[] = { tensors[0], tensors[1], tensors[0] };
 	wrong.tensors = twice;
 	wrong.tensor_count = 3;
-	refuse_plan(wrong, "tensor weights: two tensors have this name");
+	refuse_plan(wrong, "tensor weights is there twice");
 }
 
 static void a_directory_has_one_owner(void **state)

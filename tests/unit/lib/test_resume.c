@@ -124,8 +124,8 @@ static void a_rank_with_another_plan_is_named_by_all(void **state)
 {
 	run((struct odd) { .rank = 2, .name = "banners", .saves = -1 });
 	ranks_assert(MUSTER_USAGE,
-		"): resume: couldn't use this rank's plan: its tensors or its identity are not those of "
-		"rank 0",
+		"): resume: couldn't use this rank's plan: its tensors, identity or writers are not those "
+		"of rank 0",
 		-1);
 	assert_ptr_equal(strstr(ranks_outcomes[0].text, "rank 2 (on "), ranks_outcomes[0].text);
 	run((struct odd) { .rank = 3, .name = "", .saves = -1 });
@@ -219,7 +219,7 @@ static void all_ranks_read_the_same_state(void **state)
 	}
 	odd.rank = 2;
 	ranks_run(resume_state, false);
-	ranks_assert(MUSTER_USAGE, "its tensors or its identity are not those of rank 0", -1);
+	ranks_assert(MUSTER_USAGE, "its tensors, identity or writers are not those of rank 0", -1);
 	assert_ptr_equal(strstr(ranks_outcomes[0].text, "rank 2 (on "), ranks_outcomes[0].text);
 	odd.rank = 0;
 	ranks_run(resume_state, false);
