@@ -48,6 +48,19 @@ class Plan(Structure):
         ("timeout", c_double),
         ("keep_best", c_size_t),
         ("identity", c_char_p),
+        ("writers", c_int),
+    ]
+
+
+ALL_RANKS = -1
+
+
+class Placement(Structure):
+    _fields_ = [
+        ("rank", c_int),
+        ("is_box", c_int),
+        ("shape", c_int64 * DIMS),
+        ("offset", c_int64 * DIMS),
     ]
 
 
@@ -63,6 +76,8 @@ class State(Structure):
         ("cursor", c_uint64),
         ("loss", c_double),
         ("validation_loss", c_double),
+        ("model_placements", POINTER(Placement)),
+        ("state_placements", POINTER(Placement)),
     ]
 
 
@@ -122,6 +137,7 @@ _SIGNATURES: dict[str, tuple[Any, list[Any]]] = {
         [Handle, POINTER(Plan), c_double, POINTER(Handle), POINTER(Handle)],
     ),
     "muster_ckpt_save_state": (c_int, [Handle, c_int64, POINTER(State)]),
+    "muster_ckpt_own": (c_int, [Handle, POINTER(State), c_char_p]),
     "muster_ckpt_wait": (c_int, [Handle, c_int64, c_double]),
     "muster_ckpt_attempt": (c_int, [Handle]),
     "muster_ckpt_close": (c_int, [Handle, c_int, c_char_p]),

@@ -9,7 +9,7 @@ from typing import Any
 
 from . import errors
 from .errors import Usage
-from .tensors import HostTensor, Reader, checked_type, read_safetensors
+from .tensors import Described, HostTensor, Reader, checked_type, read_safetensors
 from .values import Decoder, Encoder, Json
 
 _WRAPPED = "module."  # in front of all names: DistributedDataParallel, DataParallel
@@ -110,9 +110,13 @@ class Collected:
         """All of them, by their names."""
         return {**self._model, **self._state}
 
-    def in_host_memory(self, hosts: Mapping[str, Any]) -> tuple[list[HostTensor], list[HostTensor]]:
-        """The tensors of the models, and the others; `hosts` has them by their names."""
-        both = [[HostTensor(n, hosts[n]) for n in part] for part in (self._model, self._state)]
+    def described(self, hosts: Mapping[str, Any]) -> tuple[list[Described], list[Described]]:
+        """The tensors of the models, and the others; in host memory those that `hosts` has by their
+        names."""
+        both = [
+            [HostTensor(n, hosts[n]) if n in hosts else Described(n, v) for n, v in part.items()]
+            for part in (self._model, self._state)
+        ]
         return both[0], both[1]
 
 

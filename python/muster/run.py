@@ -18,13 +18,15 @@ from .errors import Usage
 from .handover import Handover
 from .metrics import Metrics
 from .phases import Phases
-from .tensors import Reader, describe
+from .tensors import Described, Reader, describe, placements
 from .values import Decoder, Json, dumps
 from .watch import Watch
 
 _LOSS = "loss\0"  # beside the names of tensors, which have no U+0000
 _GIVE_UP_SECONDS = 10.0  # for a copy from a GPU
 _STOP = 1  # flag of the word after each step: all ranks stop
+_SAVE = 2  # all ranks save after the next step
+_WRITERS = ("rank0", "node", "all")  # enum muster_writers
 _UNITS = {"s": 1.0, "m": 60.0, "h": 3600.0}
 
 
@@ -66,6 +68,11 @@ class _Every:
             raise Usage(f"every={given!r}: give a number of steps, or a time such as '10m'")
         self._last = time.monotonic()
 
+    @property
+    def is_known(self) -> bool:
+        """Whether each rank knows by itself when a save is due."""
+        return not self._seconds
+
     def is_due(self, step: int) -> bool:
         if self._steps:
             return step % self._steps == 0
@@ -100,6 +107,7 @@ class Run:
         timeout: float,
         hang_timeout: float,
         begin: str | None,
+        writers: str,
     ):
         ending.check_alone()
         self.world = process.world()
@@ -112,6 +120,11 @@ class Run:
         self.validation_loss: float | None = None
         self._models, self._others = models, others
         self._every, self.timeout = _Every(every), timeout
+        if writers not in _WRITERS:
+            raise Usage(f"writers={writers!r}: give one of {', '.join(_WRITERS)}")
+        self._writers = writers
+        # Several writers save after the same step, and rank 0's clock decides after which.
+        self._hears_when = writers != "rank0" and not self._every.is_known
         self._seed_generators = seed_generators
         self._loaders: dict[str, Any] = {}
         self._flags = 0
@@ -139,6 +152,7 @@ class Run:
             keep_best=keep[2],
             timeout=self.timeout,
             identity=identity.encode(),
+            writers=_WRITERS.index(self._writers),
         )
         ckpt, saved = _lib.Handle(), _lib.Handle()
         _lib.check(
@@ -215,7 +229,7 @@ class Run:
         flags, rank = self._word()
         if flags & _STOP:
             self._stop(rank)
-        if self.world.rank == 0 and self._every.is_due(self.step):
+        if self._is_due(flags):
             self.save()
         self._watch.beat()
         if not seeded_by_loader:
@@ -224,8 +238,9 @@ class Run:
     def save(self) -> Save:
         """Saves the state after the last step. Returns once it is copied and handed over; what is
         on GPUs is so a little later, and until then only an attached optimizer's step() may change
-        parameters. Rank 0 does it for all, and other ranks return at once."""
-        if self.world.rank == 0 and self.step != self._saved_step:
+        parameters. Call it on all ranks after the same step; those that are no writers return at
+        once."""
+        if self.ckpt and self.step != self._saved_step:
             self.phases.begin("save")
             self._metrics.flush()
             self._save()
@@ -355,15 +370,25 @@ class Run:
             return self._handover.join(_GIVE_UP_SECONDS)
         return True
 
+    def _is_due(self, flags: int) -> bool:
+        """Whether a save is due on this rank; `flags` are those of all ranks."""
+        if self._hears_when:
+            return bool(flags & _SAVE)
+        return bool(self.ckpt) and self._every.is_due(self.step)
+
     def _word(self) -> tuple[int, int]:
         """The flags of all ranks after the step before, and the lowest rank that has set any."""
         if process.notice() is not None:
             self._flags |= _STOP
+        own = self._flags
+        if self._hears_when and self.world.rank == 0 and self._every.is_due(self.step):
+            own |= _SAVE
+            self._every.saved()
         flags, rank = ctypes.c_uint64(), ctypes.c_int()
         _lib.check(
             _lib.library.muster_word(
                 self.world.handle,
-                self._flags,
+                own,
                 ctypes.byref(flags),
                 ctypes.byref(rank),
                 self._watch.word_timeout(),
@@ -379,33 +404,52 @@ class Run:
         ending.end(self, errors.REQUEUE)
         raise Stop(errors.REQUEUE)
 
+    def _own(self, collected: objects.Collected) -> dict[str, Any]:
+        """The tensors that this rank saves."""
+        tensors = collected.tensors()
+        if self._writers == "rank0":
+            return tensors
+        own = ctypes.create_string_buffer(len(tensors) + 1)
+        state = _state(*collected.described({}), collected.late)
+        _lib.check(_lib.library.muster_ckpt_own(self.ckpt, ctypes.byref(state), own))
+        return {name: v for (name, v), is_own in zip(tensors.items(), own.raw) if is_own}
+
     def _save(self) -> None:
         collected = objects.Collected(self._models, self._others)
         values = {"run": {"loaders": self._loaders, "seed": self.seed}, **collected.values}
         text, step, best = dumps(values).encode(), self.step, self.validation_loss
 
         def hand_over(hosts: Mapping[str, Any]) -> None:
-            model, others = collected.in_host_memory(hosts)
-            model_array, state_array = describe(model), describe(others)
             loss = hosts[_LOSS]
-            state = _lib.State(
-                size=ctypes.sizeof(_lib.State),
-                model=model_array,
-                model_count=len(model),
-                state=state_array,
-                state_count=len(others),
-                values=text,
-                cursor=step,
-                loss=float("nan") if loss is None else float(loss),
-                validation_loss=float("nan") if best is None else float(best),
-            )
+            model, others = collected.described(hosts)
+            state = _state(model, others, collected.late)
+            state.values = text
+            state.cursor = step
+            state.loss = float("nan") if loss is None else float(loss)
+            state.validation_loss = float("nan") if best is None else float(best)
             _lib.check(_lib.library.muster_ckpt_save_state(self.ckpt, step, ctypes.byref(state)))
 
-        tensors = {**collected.tensors(), _LOSS: self.loss}
+        tensors = {**self._own(collected), _LOSS: self.loss}
         if self._handover.is_needed(tensors):
             self._handover.begin(tensors, collected.late, hand_over)
         else:
             hand_over(tensors)
+
+
+def _state(model: list[Described], others: list[Described], shared: set[str]) -> _lib.State:
+    """A struct muster_state of these tensors, which must outlive it."""
+    return _lib.State(
+        size=ctypes.sizeof(_lib.State),
+        model=describe(model),
+        model_count=len(model),
+        state=describe(others),
+        state_count=len(others),
+        values=b"{}",
+        loss=float("nan"),
+        validation_loss=float("nan"),
+        model_placements=placements(model, shared),
+        state_placements=placements(others, shared),
+    )
 
 
 def _values_of(saved: Any) -> dict[str, Json]:
@@ -425,6 +469,7 @@ def attach(
     every: int | str | None = "10m",
     config: Mapping[str, Any] | None = None,
     begin: str | os.PathLike[str] | None = None,
+    writers: str = "rank0",
     seed: int = 0,
     seed_generators: bool = True,
     keep_last: int = 2,
@@ -442,6 +487,9 @@ def attach(
         notice and the end save.
     config: what the results depend on; a resume with another one is refused.
     begin: a .pt or .safetensors file with the weights that a new run begins with.
+    writers: which ranks save: "rank0", "node" (also the first rank of each node) or "all". They
+        share out the parameters and the optimizers' states, which are equal on all ranks under
+        DistributedDataParallel; all else is rank 0's.
     seed: of the order of samples and of all default generators, which are seeded before each step
         from it, the step and the rank (unless seed_generators is False): so a resume goes on with
         the same numbers.
@@ -472,6 +520,7 @@ def attach(
         timeout=timeout,
         hang_timeout=hang_timeout,
         begin=None if begin is None else os.fspath(begin),
+        writers=writers,
     )
 
 

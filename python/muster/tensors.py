@@ -7,7 +7,7 @@ from __future__ import annotations
 import ctypes
 import json
 import struct
-from collections.abc import Iterable
+from collections.abc import Container, Iterable
 from typing import Any
 
 from . import _lib, errors
@@ -68,13 +68,22 @@ def checked_type(name: str, value: Any) -> str:
     return _TORCH_TYPES[dtype]
 
 
-class HostTensor:
-    """One tensor in host memory. It holds that memory as long as it lives."""
+class Described:
+    """What one tensor is, without its memory: another rank saves it."""
+
+    data = 0
 
     def __init__(self, name: str, value: Any):
         self.name = name
         self.dtype = checked_type(name, value)
         self.shape = tuple(value.shape)
+
+
+class HostTensor(Described):
+    """One tensor in host memory. It holds that memory as long as it lives."""
+
+    def __init__(self, name: str, value: Any):
+        super().__init__(name, value)
         if _is_array(value):
             import numpy
 
@@ -85,7 +94,7 @@ class HostTensor:
             self.data = self._held.data_ptr()
 
 
-def describe(tensors: Iterable[HostTensor]) -> Any:
+def describe(tensors: Iterable[Described]) -> Any:
     """An array of struct muster_tensor; the tensors must outlive it."""
     given = list(tensors)
     described = (_lib.Tensor * len(given))()
@@ -96,6 +105,15 @@ def describe(tensors: Iterable[HostTensor]) -> Any:
         one.shape[: len(tensor.shape)] = tensor.shape
         one.data = tensor.data or None
     return described
+
+
+def placements(tensors: Iterable[Described], shared: Container[str]) -> Any:
+    """An array of struct muster_placement: all ranks have what is in `shared`, rank 0 the rest."""
+    given = list(tensors)
+    placed = (_lib.Placement * len(given))()
+    for one, tensor in zip(placed, given):
+        one.rank = _lib.ALL_RANKS if tensor.name in shared else 0
+    return placed
 
 
 class Reader:
@@ -149,7 +167,7 @@ class Reader:
 
         if (name, True) not in self._read:
             dtype, shape, count = self._described(name)
-            array = numpy.empty(shape, dtype=_NAMES.get(dtype, dtype))
+            array: Any = numpy.empty(shape, dtype=_NAMES.get(dtype, dtype))
             self._fill(name, count, array.ctypes.data)
             self._read[name, True] = array
         return self._read[name, True]

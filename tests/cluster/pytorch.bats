@@ -114,13 +114,15 @@ undisturbed() {
 # No step was done again after a preemption: each attempt begins where the one before stopped.
 @test "gradients added in rank order: preempted and killed, the same bits" {
     undisturbed sum-whole "${OPTIONS[@]}" --epochs 3 --sum --workers 0
-    job=$(submit sum "${OPTIONS[@]}" --epochs 3 --sum --pause 0.1)
+    job=$(submit sum "${OPTIONS[@]}" --epochs 3 --sum --pause 0.1 --writers node)
     disturb "$job" sum preempt kill
     same sum sum-whole
     [ "$(grep -c 'DataLoader worker' "$(job_output "$job")")" -eq 0 ]
     stopped=$(sed -n 's/^muster: stops after step \([0-9]*\): SIGTERM on rank .*/\1/p' \
         "$(job_output "$job")")
     grep -q "^rank $((2 * EACH - 1)) begins after step $stopped\$" "$(job_output "$job")"
+    # The first rank of each node wrote its part.
+    ls "$JOBS"/sum/step-*/part-00002-of-00002.json
     # An attempt's record says why it ended.
     grep -q '"event": *"end".*"why": *"SIGTERM".*"status": *75' "$JOBS/sum/attempts.jsonl"
 }
@@ -129,7 +131,7 @@ undisturbed() {
 @test "DDP: five preemptions and three killed ranks, each sample once, and losses within 1e-5" {
     STEPS=160
     undisturbed ddp-whole "${OPTIONS[@]}" --epochs 10 --workers 0
-    job=$(submit ddp "${OPTIONS[@]}" --epochs 10 --pause 0.1)
+    job=$(submit ddp "${OPTIONS[@]}" --epochs 10 --pause 0.1 --writers all)
     # Never three failures in a row without progress: the job would end.
     disturb "$job" ddp preempt kill preempt preempt kill preempt kill preempt
     same ddp ddp-whole 1e-5

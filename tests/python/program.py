@@ -79,6 +79,7 @@ def parse():
     parser.add_argument("--late", type=float, default=0.0,
                         help="the state is on a GPU: seconds that a copy takes")  # fmt: skip
     parser.add_argument("--begin", default=None)
+    parser.add_argument("--writers", default="rank0")
     parser.add_argument("--foreign", choices=["bare", "with"],
                         help="a DataLoader of its own, bare or with worker_init")  # fmt: skip
     parser.add_argument("--state", default="", help="python for one more value of the state")
@@ -165,7 +166,8 @@ def main():
     run = muster.attach(
         args.run, model=model, optimizer=optimizer, scheduler=scheduler, average=average,
         every=args.every, config={"batch": args.batch, "learning_rate": args.learning_rate}, seed=4,
-        timeout=60, hang_timeout=args.hang_timeout, begin=args.begin, **extra,
+        timeout=60, hang_timeout=args.hang_timeout, begin=args.begin,
+        writers=args.writers, **extra,
     )  # fmt: skip
     if args.late:
         run._handover.copier = late_gpu.Copier(args.late)

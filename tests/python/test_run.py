@@ -86,6 +86,7 @@ class One(Case):
                 "the checkpoint has extra for attach(), which the program does not",
             ),
             ([*state, "--every", "soon"], 2, "every='soon': give a number of steps, or a time"),
+            ([*state, "--writers", "some"], 2, "writers='some': give one of rank0, node, all"),
         ):
             ranks = self.finish(self.start(*options), status)
             lines = [line for line in ranks.said().splitlines() if "resumed at" not in line]
@@ -165,6 +166,27 @@ class Several(Case):
             statuses = ranks.wait()
             self.assertEqual(statuses[1 - victim], 69, ranks.said())
         self.finish(self.start("--sum", count=2))
+        self.assert_same_result()
+
+    def test_what_several_writers_share_comes_back_whatever_is_killed(self):
+        self.undisturbed("--sum", count=3)
+        run = pathlib.Path(self.place, "run")
+        tool = os.environ.get("MUSTER_PREFIX", "") + "/bin/muster-ckpt"
+        parts = set()
+        for victim, every, late in ((2, "3", 0.002), (0, "0.1s", 0), (1, "0.1s", 0)):
+            options = ["--every", every, "--late", late, "--writers", "all"]
+            ranks = self.start("--sum", "--pause", 0.03, *options, count=3)
+            ranks.wait_for_step(last_step(self.place) + 8)
+            os.kill(ranks.processes[victim].pid, signal.SIGKILL)
+            ranks.wait()
+            self.assertNotIn("couldn't save", ranks.said())
+            parts |= {path.name for path in run.glob("step-*/part-*")}
+            verified = subprocess.run([tool, "verify", "--deep", str(run)])
+            self.assertEqual(verified.returncode, 0)
+        self.assertEqual(parts, {f"part-0000{i}-of-00003.json" for i in (1, 2, 3)})
+        ranks = self.finish(self.start("--sum", count=3))
+        begun = re.search(r"rank 0 begins after step (\d+)", ranks.said(0))
+        self.assertGreater(int(begun[1]), 0)
         self.assert_same_result()
 
     def test_on_any_number_of_ranks_and_workers_the_same_samples(self):
