@@ -4,9 +4,10 @@
  * the lock, so that the disk always has several requests in flight. With O_DIRECT, a request that
  * is contiguous in the snapshot's memory is written from there. Otherwise it is assembled in a
  * buffer, in blocks small enough to be hashed while they are in the cache. With `spare`, until that
- * deadline, the calling thread leaves the work to the others, which give way to all other threads
- * of the machine: a program that trains on all processors would otherwise stand still while they
- * hash. */
+ * deadline, the calling thread leaves the work to others, which give way to all other threads of
+ * the machine: a program that trains on all processors would otherwise stand still while they hash.
+ * At the deadline ordinary threads take over; what the others have under way is little, since they
+ * may get no processor for it for minutes. */
 #include "config.h"
 #include "checkpoint/save/shard_write.h"
 
@@ -28,6 +29,8 @@
 #define REQUEST_DIRECT ((size_t)8 << 20)
 /* For larger ones the kernel looks for large runs of free memory, which is slower. */
 #define REQUEST_BUFFERED ((size_t)1 << 20)
+/* Of a thread that gives way. */
+#define REQUEST_SPARE ((size_t)2 << 20)
 #define REQUEST_LEAST ((size_t)64 << 10)
 #define DIRECT_LEAST ((uint64_t)64 << 10) /* bytes; smaller files go through the page cache */
 #define BLOCK ((size_t)128 << 10)         /* bytes copied and hashed at once */
@@ -173,14 +176,27 @@ static void tell(struct stream *stream)
 	pthread_mutex_lock(&stream->lock);
 }
 
-/* Takes and writes requests until none is left. `calling`: this is the thread that may call
- * advance(). */
-static void work(struct stream *stream, char *buffer, bool calling)
+enum worker { CALLING, HELPING, GIVING_WAY };
+
+/* The size of the thread's next request; 0: none is left for it. */
+static size_t next_request(const struct stream *stream, enum worker worker)
 {
+	const uint64_t left = stream->end - stream->next;
+	size_t most = stream->request;
+	if (stream->result < 0 || (worker == GIVING_WAY && deadline_passed(stream->how->spare)))
+		return 0;
+	if (worker == GIVING_WAY && most > REQUEST_SPARE)
+		most = REQUEST_SPARE;
+	return left < most ? (size_t)left : most;
+}
+
+/* Takes and writes requests until none is left. Only the calling thread may call advance(). */
+static void work(struct stream *stream, char *buffer, enum worker worker)
+{
+	size_t size;
 	pthread_mutex_lock(&stream->lock);
-	while (stream->result == 0 && stream->next < stream->end) {
-		uint64_t offset = stream->next, left = stream->end - offset;
-		size_t size = left < stream->request ? (size_t)left : stream->request;
+	while ((size = next_request(stream, worker)) > 0) {
+		uint64_t offset = stream->next;
 		stream->next += size;
 		const char *from = take(stream, offset, size, buffer);
 		pthread_mutex_unlock(&stream->lock);
@@ -194,7 +210,7 @@ static void work(struct stream *stream, char *buffer, bool calling)
 			stream->result = -1;
 			stream->err = err;
 		}
-		if (calling)
+		if (worker == CALLING)
 			tell(stream);
 	}
 	pthread_mutex_unlock(&stream->lock);
@@ -208,23 +224,24 @@ static char *make_buffer(const struct stream *stream)
 }
 
 /* Can't be undone without root's rights. If it is refused, the thread stays an ordinary one. */
-static void give_way(void)
+static enum worker give_way(void)
 {
 #ifdef SCHED_IDLE
 	const struct sched_param none = { 0 };
-	pthread_setschedparam(pthread_self(), SCHED_IDLE, &none);
+	if (pthread_setschedparam(pthread_self(), SCHED_IDLE, &none) == 0)
+		return GIVING_WAY;
 #endif
+	return HELPING;
 }
 
 static void *run_helper(void *arg)
 {
 	struct stream *stream = arg;
 	char *buffer = make_buffer(stream);
-	if (!deadline_passed(stream->how->spare))
-		give_way();
+	const enum worker worker = deadline_passed(stream->how->spare) ? HELPING : give_way();
 	/* A thread without memory does nothing; the others do its work. */
 	if (buffer)
-		work(stream, buffer, false);
+		work(stream, buffer, worker);
 	free(buffer);
 	pthread_mutex_lock(&stream->lock);
 	stream->helpers--;
@@ -247,19 +264,30 @@ static void leave_it_to_helpers(struct stream *stream)
 	pthread_mutex_unlock(&stream->lock);
 }
 
-static int write_requests(struct stream *stream, char *buffer, int threads, struct err *err)
+/* Starts as many as there is work for beside the calling thread; returns their number. */
+static int start_helpers(struct stream *stream, pthread_t *helpers, int threads)
 {
-	pthread_t helpers[THREADS_MOST];
 	int started = 0;
-	uint64_t requests = (stream->end + stream->request - 1) / stream->request;
+	pthread_mutex_lock(&stream->lock);
+	uint64_t requests = (stream->end - stream->next + stream->request - 1) / stream->request;
 	while (started + 1 < threads && (uint64_t)started + 1 < requests
 		&& thread_start(&helpers[started], run_helper, stream) == 0)
 		started++;
-	pthread_mutex_lock(&stream->lock);
-	stream->helpers += started; /* some may have ended before */
+	stream->helpers += started;
 	pthread_mutex_unlock(&stream->lock);
-	leave_it_to_helpers(stream);
-	work(stream, buffer, true);
+	return started;
+}
+
+static int write_requests(struct stream *stream, char *buffer, int threads, struct err *err)
+{
+	pthread_t helpers[2 * THREADS_MOST];
+	int started = 0;
+	if (!deadline_passed(stream->how->spare)) {
+		started = start_helpers(stream, helpers, threads);
+		leave_it_to_helpers(stream);
+	}
+	started += start_helpers(stream, helpers + started, threads);
+	work(stream, buffer, CALLING);
 	for (int i = 0; i < started; i++)
 		pthread_join(helpers[i], NULL);
 	if (stream->result < 0 && err)

@@ -11,7 +11,9 @@
 #include <cmocka.h>
 #include <errno.h>
 #include <pthread.h>
+#include <sched.h>
 #include <sys/syscall.h>
+#include <unistd.h>
 
 #include "checkpoint/save/shard_write.h"
 #include "common/auto.h"
@@ -22,8 +24,25 @@
 #define MOST (MANIFEST_CHUNK + 3 * MB)
 
 /* What the kernel's pwrite does in this test. */
-static enum { PLAIN, NO_DIRECT, SHORT, INTERRUPTED, FAILING } way;
+static enum { PLAIN, NO_DIRECT, SHORT, INTERRUPTED, FAILING, STARVING } way;
 static int calls, direct_calls;
+
+/* Of threads that give way, when those of STARVING get no processor before this deadline. */
+static struct deadline starving;
+static int late_calls;
+static size_t largest;
+
+static void starve(size_t size)
+{
+	if (sched_getscheduler(0) != SCHED_IDLE) {
+		usleep(20000); /* so that a thread that gives way would find more to take */
+		return;
+	}
+	deadline_sleep(starving, 60);
+	__atomic_add_fetch(&late_calls, 1, __ATOMIC_RELAXED);
+	if (size > largest)
+		largest = size;
+}
 
 ssize_t pwrite(int fd, const void *data, size_t size, off_t offset)
 {
@@ -35,6 +54,8 @@ ssize_t pwrite(int fd, const void *data, size_t size, off_t offset)
 	if ((way == NO_DIRECT && direct) || (way == INTERRUPTED && call % 2)
 		|| (way == FAILING && call == 3))
 		return -1;
+	if (way == STARVING)
+		starve(size);
 	if (way == SHORT && size > 1)
 		size /= 2;
 	return syscall(SYS_pwrite64, fd, data, size, offset);
@@ -229,11 +250,28 @@ static void time_is_spared(void **state)
 	write_and_check(&(struct shard_piece) { memory, 5 }, 1, 4, false, 60);
 }
 
+/* They may get no processor for minutes once the machine is busy. */
+static void threads_that_give_way_take_little_and_nothing_late(void **state)
+{
+	const struct shard_piece piece = { memory, MOST - 5 };
+	for (int buffered = 0; buffered < 2; buffered++) {
+		way = STARVING;
+		starving = deadline_in(0.3);
+		late_calls = 0;
+		largest = 0;
+		write_and_check(&piece, 1, 4, buffered, 0.2);
+		way = PLAIN;
+		assert_in_range(late_calls, 1, 3);
+		assert_true(largest > 0 && largest <= 2 * MB);
+	}
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(any_size_is_written),
 		cmocka_unit_test(time_is_spared),
+		cmocka_unit_test(threads_that_give_way_take_little_and_nothing_late),
 		cmocka_unit_test(pieces_may_lie_anywhere),
 		cmocka_unit_test(what_the_kernel_refuses_is_done_otherwise),
 		cmocka_unit_test(a_failed_write_ends_the_file),
