@@ -3,9 +3,17 @@
 # sets: weights and moments.
 import glob, os, sys
 
+
+def name(fd):
+    try:
+        return os.readlink(fd)
+    except FileNotFoundError:  # closed since
+        return ""
+
+
 flipped = 0
 for fd in glob.glob(f"/proc/{sys.argv[1]}/fd/*"):
-    if "muster-snapshot" not in os.readlink(fd):
+    if "muster-snapshot" not in name(fd):
         continue
     with open(fd, "r+b", buffering=0) as memory:
         for at in range(1, os.fstat(memory.fileno()).st_size, 4096):
