@@ -16,27 +16,17 @@
 
 #include "common/thread.h"
 #include "launch/rank_links.h"
-#include "launch/step_word_frame.h"
+#include "launch/step_word_data.h"
+#include "launch/step_word_peer.h"
 
-#define OUT_FRAMES 8          /* more are never under way: a word, and news of it */
 #define NEWS_SECONDS 1.0      /* between two messages about who is missing */
 #define RECONNECT_SECONDS 0.1 /* between two tries to reach the rank above */
-
-/* A connection with the rank above, or with one below. */
-struct peer {
-	int rank, fd; /* -1: no connection yet */
-	bool came;    /* there was one */
-	unsigned char in[STEP_WORD_FRAME], out[OUT_FRAMES * STEP_WORD_FRAME + RANK_LINKS_HELLO];
-	size_t have, to_send;
-	bool said; /* below: its word of step `heard` is in the sum */
-	int waits; /* below: whose word it waits for; -1: not known to wait */
-};
 
 struct step_word {
 	int rank, world_size, wake;
 	struct rank_links *links;
-	struct peer above; /* rank -1 on rank 0 */
-	struct peer *below;
+	struct step_word_peer above; /* rank -1 on rank 0 */
+	struct step_word_peer *below;
 	int below_count;
 	double again, news; /* clock_now() of the next try to connect, and of the next news */
 	pthread_t thread;
@@ -50,24 +40,17 @@ struct step_word {
 	bool passed;          /* the sum of step `heard` is on its way up */
 	double since;         /* clock_now() when this rank said its last word */
 	struct step_word_sum sum,
-		sums[2];       /* of step `heard` so far; of the last two heard, by parity */
-	int missing, lost; /* a rank whose word is waited for; one that left; -1 */
+		sums[2];                  /* of step `heard` so far; of the last two heard, by parity */
+	int missing, lost;            /* a rank whose word is waited for; one that left; -1 */
+	uint64_t given, gathered;     /* numbers of gatherings: this rank has given to, are complete */
+	struct step_word_inbox inbox; /* on rank 0: of the next gathering */
+	struct step_word_inbox last;  /* the last complete one, until it is fetched */
 };
-
-/* Adds a frame to what is sent to the peer. A peer that takes nothing in has no use for more news,
- * and gets no word before it has said its own. */
-static void post(struct peer *peer, const struct step_word_frame *frame)
-{
-	if (peer->fd < 0 || peer->to_send + STEP_WORD_FRAME > sizeof peer->out)
-		return;
-	step_word_frame_write(peer->out + peer->to_send, frame);
-	peer->to_send += STEP_WORD_FRAME;
-}
 
 static void post_below(struct step_word *word, const struct step_word_frame *frame)
 {
 	for (int i = 0; i < word->below_count; i++)
-		post(&word->below[i], frame);
+		step_word_peer_post(&word->below[i], frame);
 }
 
 /* ---- the words; the lock is held ---- */
@@ -85,7 +68,7 @@ static void lose(struct step_word *word, int rank)
 		return;
 	word->lost = rank;
 	const struct step_word_frame left = { STEP_WORD_LEFT, word->heard, 0, rank };
-	post(&word->above, &left);
+	step_word_peer_post(&word->above, &left);
 	post_below(word, &left);
 	pthread_cond_broadcast(&word->changed);
 }
@@ -132,11 +115,40 @@ static void pass(struct step_word *word)
 		const struct step_word_sum sum = word->sum;
 		hear(word, &sum);
 	} else {
-		post(&word->above,
+		step_word_peer_post(&word->above,
 			&(struct step_word_frame) { STEP_WORD_SUM, word->heard, word->sum.flags,
 				word->sum.rank });
 	}
 }
+
+/* ---- gatherings; the lock is held ---- */
+
+static void complete_gathering(struct step_word *word)
+{
+	word->gathered++;
+	post_below(word, &(struct step_word_frame) { STEP_WORD_GOT, 0, 0, 0 });
+	pthread_cond_broadcast(&word->changed);
+}
+
+/* Takes ownership of what a rank has given. */
+static bool take_data(struct step_word *word, struct step_word_data *data)
+{
+	if (word->rank > 0) {
+		step_word_queue_add(&word->above.queue, data);
+		return true;
+	}
+	if (!step_word_inbox_add(&word->inbox, word->world_size, data))
+		return false;
+	if (word->inbox.count == word->world_size) {
+		step_word_inbox_clear(&word->last, word->world_size);
+		word->last = word->inbox;
+		word->inbox = (struct step_word_inbox) { 0 };
+		complete_gathering(word);
+	}
+	return true;
+}
+
+/* ---- news, and what comes in; the lock is held ---- */
 
 /* A rank whose word is missing below; -1: none. */
 static int missing_below(const struct step_word *word)
@@ -159,7 +171,8 @@ static void tell_news(struct step_word *word)
 	if (word->rank == 0)
 		word->missing = missing;
 	else if (missing >= 0)
-		post(&word->above, &(struct step_word_frame) { STEP_WORD_WAITS, word->heard, 0, missing });
+		step_word_peer_post(&word->above,
+			&(struct step_word_frame) { STEP_WORD_WAITS, word->heard, 0, missing });
 	const int named = word->missing >= 0 ? word->missing : word->passed ? word->above.rank : -1;
 	if (named >= 0 && (word->rank == 0 || word->missing < 0))
 		post_below(word, &(struct step_word_frame) { STEP_WORD_WAITS, word->heard, 0, named });
@@ -178,11 +191,17 @@ static bool take_from_above(struct step_word *word, const struct step_word_frame
 			word->missing = frame->rank;
 		post_below(word, frame);
 		return true;
-	default: lose(word, frame->rank); return true;
+	case STEP_WORD_GOT:
+		if (word->gathered == word->given)
+			return false;
+		complete_gathering(word);
+		return true;
+	case STEP_WORD_LEFT: lose(word, frame->rank); return true;
+	default: return false;
 	}
 }
 
-static bool take_from_below(struct step_word *word, struct peer *peer,
+static bool take_from_below(struct step_word *word, struct step_word_peer *peer,
 	const struct step_word_frame *frame)
 {
 	switch (frame->kind) {
@@ -197,13 +216,15 @@ static bool take_from_below(struct step_word *word, struct peer *peer,
 		if (frame->step == word->heard)
 			peer->waits = frame->rank;
 		return true;
-	default: lose(word, frame->rank); return true;
+	case STEP_WORD_DATA: return step_word_peer_expect(peer, frame);
+	case STEP_WORD_LEFT: lose(word, frame->rank); return true;
+	default: return false;
 	}
 }
 
 /* ---- connections; the lock is held ---- */
 
-static void drop_peer(struct step_word *word, struct peer *peer)
+static void drop_peer(struct step_word *word, struct step_word_peer *peer)
 {
 	close(peer->fd);
 	peer->fd = -1;
@@ -211,42 +232,22 @@ static void drop_peer(struct step_word *word, struct peer *peer)
 }
 
 /* False: the connection has ended. */
-static bool receive(struct step_word *word, struct peer *peer)
+static bool receive(struct step_word *word, struct step_word_peer *peer)
 {
-	for (;;) {
-		ssize_t got =
-			recv(peer->fd, peer->in + peer->have, STEP_WORD_FRAME - peer->have, MSG_DONTWAIT);
-		if (got < 0 && (errno == EAGAIN || errno == EINTR || errno == ENOTCONN))
-			return true;
-		if (got <= 0)
+	struct step_word_frame frame;
+	struct step_word_data *data;
+	int got;
+	while ((got = step_word_peer_receive(peer, word->world_size, &frame, &data)) > 0)
+		if (!(data                         ? take_data(word, data)
+					: peer == &word->above ? take_from_above(word, &frame)
+										   : take_from_below(word, peer, &frame)))
 			return false;
-		peer->have += (size_t)got;
-		struct step_word_frame frame;
-		if (peer->have < STEP_WORD_FRAME)
-			continue;
-		peer->have = 0;
-		if (!step_word_frame_read(peer->in, word->world_size, &frame)
-			|| !(peer == &word->above ? take_from_above(word, &frame)
-									  : take_from_below(word, peer, &frame)))
-			return false;
-	}
-}
-
-static bool send_some(struct peer *peer)
-{
-	while (peer->to_send > 0) {
-		ssize_t sent = send(peer->fd, peer->out, peer->to_send, MSG_DONTWAIT | MSG_NOSIGNAL);
-		if (sent < 0)
-			return errno == EAGAIN || errno == EINTR || errno == ENOTCONN;
-		memmove(peer->out, peer->out + sent, peer->to_send - (size_t)sent);
-		peer->to_send -= (size_t)sent;
-	}
-	return true;
+	return got == 0;
 }
 
 /* A connection that never came about is tried again: the rank above may be out of descriptors for a
  * moment. */
-static void end_peer(struct step_word *word, struct peer *peer)
+static void end_peer(struct step_word *word, struct step_word_peer *peer)
 {
 	if (peer->came) {
 		drop_peer(word, peer);
@@ -256,7 +257,7 @@ static void end_peer(struct step_word *word, struct peer *peer)
 	peer->fd = -1;
 }
 
-static void serve(struct step_word *word, struct peer *peer)
+static void serve(struct step_word *word, struct step_word_peer *peer)
 {
 	int error = 0;
 	socklen_t size = sizeof error;
@@ -264,7 +265,7 @@ static void serve(struct step_word *word, struct peer *peer)
 		return;
 	if ((!peer->came
 			&& (getsockopt(peer->fd, SOL_SOCKET, SO_ERROR, &error, &size) < 0 || error != 0))
-		|| !receive(word, peer) || !send_some(peer))
+		|| !receive(word, peer) || !step_word_peer_send(peer))
 		end_peer(word, peer);
 	else if (peer->to_send == 0 && !peer->came) {
 		peer->came = true;
@@ -274,14 +275,14 @@ static void serve(struct step_word *word, struct peer *peer)
 
 static void connect_above(struct step_word *word)
 {
-	struct peer *peer = &word->above;
+	struct step_word_peer *peer = &word->above;
 	if (peer->rank < 0 || peer->fd >= 0 || peer->came || clock_now() < word->again)
 		return;
 	word->again = clock_now() + RECONNECT_SECONDS;
 	peer->fd = rank_links_connect(word->links, peer->rank, peer->out);
 	peer->to_send = peer->fd >= 0 ? RANK_LINKS_HELLO : 0;
 	if (peer->fd >= 0 && word->passed)
-		post(peer,
+		step_word_peer_post(peer,
 			&(struct step_word_frame) { STEP_WORD_SUM, word->heard, word->sum.flags,
 				word->sum.rank });
 }
@@ -290,7 +291,7 @@ static void accept_below(struct step_word *word)
 {
 	int rank, fd;
 	while ((fd = rank_links_accept(word->links, &rank)) >= 0) {
-		struct peer *peer =
+		struct step_word_peer *peer =
 			step_word_parent(rank) == word->rank ? &word->below[rank - word->below[0].rank] : NULL;
 		if (!peer || peer->came) {
 			close(fd);
@@ -299,18 +300,19 @@ static void accept_below(struct step_word *word)
 		peer->fd = fd;
 		peer->came = true;
 		if (word->lost >= 0)
-			post(peer, &(struct step_word_frame) { STEP_WORD_LEFT, word->heard, 0, word->lost });
+			step_word_peer_post(peer,
+				&(struct step_word_frame) { STEP_WORD_LEFT, word->heard, 0, word->lost });
 	}
 }
 
 /* ---- the thread ---- */
 
-static int add_poll(struct pollfd *fds, int used, const struct peer *peer)
+static int add_poll(struct pollfd *fds, int used, const struct step_word_peer *peer)
 {
 	if (peer->fd < 0)
 		return used;
 	fds[used] = (struct pollfd) { .fd = peer->fd,
-		.events = (short)(POLLIN | (peer->to_send > 0 ? POLLOUT : 0)) };
+		.events = (short)(POLLIN | (step_word_peer_has_to_send(peer) ? POLLOUT : 0)) };
 	return used + 1;
 }
 
@@ -346,8 +348,8 @@ static bool work(struct step_word *word)
 		tell_news(word);
 	/* What that has posted goes out at once. */
 	for (int i = -1; i < word->below_count; i++) {
-		struct peer *peer = i < 0 ? &word->above : &word->below[i];
-		if (peer->fd >= 0 && !send_some(peer))
+		struct step_word_peer *peer = i < 0 ? &word->above : &word->below[i];
+		if (peer->fd >= 0 && !step_word_peer_send(peer))
 			end_peer(word, peer);
 	}
 	bool go_on = !word->over;
@@ -386,7 +388,7 @@ struct step_word *step_word_open(int rank, int world_size, const char *address, 
 			world_size - first < STEP_WORD_FANOUT ? world_size - first : STEP_WORD_FANOUT;
 	word->below = calloc((size_t)word->below_count + 1, sizeof *word->below);
 	for (int i = 0; i < word->below_count && word->below; i++)
-		word->below[i] = (struct peer) { .rank = first + i, .fd = -1, .waits = -1 };
+		word->below[i] = (struct step_word_peer) { .rank = first + i, .fd = -1, .waits = -1 };
 	if (word->wake < 0)
 		err_set(err, "word: no event: %m");
 	else if (!word->below)
@@ -468,15 +470,46 @@ enum step_word_end step_word_wait(struct step_word *word, uint64_t step, struct 
 	return end;
 }
 
-/* Unread bytes would make the kernel drop what is still on its way to the peer. */
-static void close_peer(struct peer *peer)
+/* ---- gatherings, for the owner ---- */
+
+int step_word_give(struct step_word *word, const void *bytes, uint64_t size, struct err *err)
 {
-	char rest[1024];
-	if (peer->fd < 0)
-		return;
-	while (recv(peer->fd, rest, sizeof rest, MSG_DONTWAIT) > 0)
+	struct step_word_data *data = step_word_data_make(word->rank, size);
+	if (!data)
+		return err_set(err, "word: out of memory");
+	memcpy(data->bytes, bytes, size);
+	pthread_mutex_lock(&word->lock);
+	word->given++;
+	bool taken = take_data(word, data);
+	pthread_mutex_unlock(&word->lock);
+	wake(word);
+	return taken ? 0 : err_set(err, "word: out of memory");
+}
+
+enum step_word_end step_word_gathered(struct step_word *word, struct deadline deadline,
+	struct step_word_data ***all, int *rank)
+{
+	struct timespec until = deadline_timespec(deadline);
+	enum step_word_end end = STEP_WORD_HEARD;
+	pthread_mutex_lock(&word->lock);
+	while (word->gathered < word->given && word->lost < 0
+		&& pthread_cond_timedwait(&word->changed, &word->lock, &until) == 0)
 		;
-	close(peer->fd);
+	*all = NULL;
+	*rank = -1;
+	if (word->gathered == word->given) {
+		*all = word->last.pieces;
+		word->last = (struct step_word_inbox) { 0 };
+	} else if (word->lost >= 0) {
+		end = STEP_WORD_LOST;
+		*rank = word->lost;
+	} else {
+		end = STEP_WORD_LATE;
+		*rank = word->rank > 0 ? word->above.rank
+							   : step_word_inbox_missing(&word->inbox, word->world_size);
+	}
+	pthread_mutex_unlock(&word->lock);
+	return end;
 }
 
 void step_word_close(struct step_word *word)
@@ -490,9 +523,11 @@ void step_word_close(struct step_word *word)
 		wake(word);
 		pthread_join(word->thread, NULL);
 	}
-	close_peer(&word->above);
+	step_word_peer_close(&word->above);
 	for (int i = 0; i < word->below_count && word->below; i++)
-		close_peer(&word->below[i]);
+		step_word_peer_close(&word->below[i]);
+	step_word_inbox_clear(&word->inbox, word->world_size);
+	step_word_inbox_clear(&word->last, word->world_size);
 	rank_links_close(word->links);
 	if (word->wake >= 0)
 		close(word->wake);

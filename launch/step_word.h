@@ -12,7 +12,8 @@
 #include "common/clock.h"
 #include "common/err.h"
 
-#define STEP_WORD_FANOUT 32 /* ranks that a rank has below it */
+#define STEP_WORD_DATA_MOST ((uint64_t)16 << 20) /* bytes that a rank gives to a gathering */
+#define STEP_WORD_FANOUT 32                      /* ranks that a rank has below it */
 
 /* The rank above; -1: none, this is rank 0. */
 static inline int step_word_parent(int rank)
@@ -56,6 +57,23 @@ void step_word_say(struct step_word *word, uint64_t flags);
 /* Waits until all ranks have said their word of `step`, one of the last two that this rank said. */
 enum step_word_end step_word_wait(struct step_word *word, uint64_t step, struct deadline deadline,
 	struct step_word_sum *sum, int *rank);
+
+/* What a rank gave; the caller's, freed by free(). */
+struct step_word_data {
+	struct step_word_data *next; /* for the owner of lists */
+	uint64_t size;
+	int rank;
+	unsigned char bytes[];
+};
+
+/* Gives `size` bytes of this rank, at most STEP_WORD_DATA_MOST, to the gathering after those that
+ * this rank took part in before. -1 when out of memory. */
+int step_word_give(struct step_word *word, const void *bytes, uint64_t size, struct err *err);
+
+/* Waits until rank 0 has what all ranks gave. On rank 0 *all becomes an array of it by rank, to be
+ * freed with its elements; elsewhere NULL. */
+enum step_word_end step_word_gathered(struct step_word *word, struct deadline deadline,
+	struct step_word_data ***all, int *rank);
 
 /* Ends the connections, which the others take for a loss unless they have heard all words that they
  * wait for. Never waits for another rank. NULL is allowed. */

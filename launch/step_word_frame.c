@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "common/bytes.h"
+#include "launch/step_word.h"
 
 #define MAGIC "MSW1"
 #define KIND_AT 4
@@ -26,7 +27,8 @@ bool step_word_frame_read(const unsigned char bytes[STEP_WORD_FRAME], int world_
 	struct step_word_frame *frame)
 {
 	uint32_t kind = bytes_le32(bytes + KIND_AT), rank = bytes_le32(bytes + RANK_AT);
-	if (memcmp(bytes, MAGIC, KIND_AT) != 0 || kind < STEP_WORD_SUM || kind > STEP_WORD_LEFT
+	if (memcmp(bytes, MAGIC, KIND_AT) != 0 || kind < STEP_WORD_SUM || kind > STEP_WORD_GOT
+		|| (kind == STEP_WORD_DATA && bytes_le64(bytes + FLAGS_AT) > STEP_WORD_DATA_MOST)
 		|| (rank >= (uint32_t)world_size && (rank != UINT32_MAX || kind != STEP_WORD_SUM)))
 		return false;
 	*frame = (struct step_word_frame) { (enum step_word_kind)kind, bytes_le64(bytes + STEP_AT),

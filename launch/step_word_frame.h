@@ -11,7 +11,9 @@
 enum step_word_kind {
 	STEP_WORD_SUM = 1, /* up: of the sender and those below it; down: of all ranks */
 	STEP_WORD_WAITS,   /* the word of `rank` is waited for */
-	STEP_WORD_LEFT     /* `rank` has left */
+	STEP_WORD_LEFT,    /* `rank` has left */
+	STEP_WORD_DATA,    /* up: `flags` bytes of `rank` follow */
+	STEP_WORD_GOT      /* down: rank 0 has those of all ranks */
 };
 
 struct step_word_frame {

@@ -154,6 +154,14 @@ MUSTER_API int muster_word(struct muster *muster, uint64_t flags, uint64_t *all,
  * connections. */
 MUSTER_API int muster_word_end(struct muster *muster, uint64_t *all, int *rank, double timeout);
 
+/* Collective, between muster_word_begin and muster_word_end, after the same number of words on all
+ * ranks: rank 0 gets `size` bytes of each rank, each its own number, at most 16 MiB. All ranks wait
+ * until it has them. There *all becomes the bytes of all ranks one after the other, for
+ * muster_free, and sizes[r] the number of rank r's; on the others *all is NULL, and `sizes` may be.
+ * Nothing is kept of them. MUSTER_LOST as above. Since 0.7. */
+MUSTER_API int muster_word_gather(struct muster *muster, const void *mine, size_t size, void **all,
+	size_t *sizes, double timeout);
+
 /* Frees memory that this library allocated for you. NULL is allowed. */
 MUSTER_API void muster_free(void *memory);
 

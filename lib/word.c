@@ -74,12 +74,26 @@ int muster_word_begin(struct muster *muster, double timeout)
 	return status;
 }
 
+/* Sets the error of a wait in which the rank has left, or has not come. */
+static int fail_wait(struct muster *muster, bool left, const char *what, int rank, double seconds)
+{
+	struct err err;
+	const char *node = muster_node(muster, rank);
+	if (left)
+		err_fail(&err, EXIT_LOST, "word: rank %d (on %s) has left before %s", rank,
+			node ? node : "?", what);
+	else
+		err_fail(&err, EXIT_LOST,
+			"word: no %s from rank %d (on %s) within %g s: look at what it does there", what, rank,
+			node ? node : "?", seconds);
+	return muster_failed(&err);
+}
+
 /* Waits for the words of the step that was said `back` + 1 words ago, and tells what they come to.
  * Tells nothing where there was no such step. */
 static int hear(struct muster *muster, uint64_t back, uint64_t *all, int *who, double timeout)
 {
 	struct step_word_sum sum = { .rank = -1 };
-	struct err err;
 	int rank;
 	double seconds = muster_or(timeout, muster->timeout);
 	if (muster->words <= back)
@@ -90,18 +104,10 @@ static int hear(struct muster *muster, uint64_t back, uint64_t *all, int *who, d
 	*all = sum.flags;
 	*who = sum.rank;
 	/* NOLINTEND(clang-analyzer-core.NullDereference) */
-	if (end == STEP_WORD_HEARD)
-		return MUSTER_OK;
-	const char *node = muster_node(muster, rank);
-	if (end == STEP_WORD_LOST)
-		err_fail(&err, EXIT_LOST, "word: rank %d (on %s) has left before word %" PRIu64, rank,
-			node ? node : "?", step + 1);
-	else
-		err_fail(&err, EXIT_LOST,
-			"word: no word %" PRIu64
-			" from rank %d (on %s) within %g s: look at what it does there",
-			step + 1, rank, node ? node : "?", seconds);
-	return muster_failed(&err);
+	char what[40];
+	snprintf(what, sizeof what, "word %" PRIu64, step + 1);
+	return end == STEP_WORD_HEARD ? MUSTER_OK
+								  : fail_wait(muster, end == STEP_WORD_LOST, what, rank, seconds);
 }
 
 /* The checks of both calls; sets *all and *rank to what no words come to. */
@@ -142,4 +148,64 @@ int muster_word_end(struct muster *muster, uint64_t *all, int *rank, double time
 	muster->word = NULL;
 	muster->words = 0;
 	return status;
+}
+
+/* ---- gatherings ---- */
+
+/* Puts all pieces one after the other; frees them. NULL when out of memory. */
+static void *join(struct step_word_data **pieces, int count, size_t *sizes)
+{
+	size_t total = 0, at = 0;
+	for (int rank = 0; rank < count; rank++)
+		total += sizes[rank] = (size_t)pieces[rank]->size;
+	char *whole = malloc(total + 1);
+	for (int rank = 0; rank < count; rank++) {
+		if (whole)
+			memcpy(whole + at, pieces[rank]->bytes, sizes[rank]);
+		at += sizes[rank];
+		free(pieces[rank]);
+	}
+	free(pieces);
+	return whole;
+}
+
+static int check_gather(struct muster *muster, const void *mine, size_t size, void **all,
+	const size_t *sizes, double timeout, struct err *err)
+{
+	if (all)
+		*all = NULL;
+	if (muster_check(muster, timeout, err) < 0
+		|| muster_check_given(all, "the place for what is gathered", err) < 0
+		|| (muster->ident.rank == 0
+			&& muster_check_given(sizes, "the place for the sizes", err) < 0)
+		|| (size > 0 && muster_check_given(mine, "what this rank gives", err) < 0))
+		return -1;
+	if (!muster->word)
+		return err_fail(err, EXIT_USAGE, "word: call muster_word_begin first");
+	return size <= STEP_WORD_DATA_MOST
+		? 0
+		: err_fail(err, EXIT_USAGE, "word: couldn't gather %zu bytes of a rank: at most %d MiB",
+			size, (int)(STEP_WORD_DATA_MOST >> 20));
+}
+
+int muster_word_gather(struct muster *muster, const void *mine, size_t size, void **all,
+	size_t *sizes, double timeout)
+{
+	struct err err;
+	struct step_word_data **pieces;
+	int rank;
+	if (check_gather(muster, mine, size, all, sizes, timeout, &err) < 0
+		|| step_word_give(muster->word, mine, size, &err) < 0)
+		return muster_failed(&err);
+	const double seconds = muster_or(timeout, muster->timeout);
+	enum step_word_end end = step_word_gathered(muster->word, deadline_in(seconds), &pieces, &rank);
+	if (end != STEP_WORD_HEARD)
+		return fail_wait(muster, end == STEP_WORD_LOST, "data", rank, seconds);
+	if (!pieces)
+		return MUSTER_OK;
+	*all = join(pieces, muster->ident.world_size, sizes);
+	if (*all)
+		return MUSTER_OK;
+	err_set(&err, "word: out of memory");
+	return muster_failed(&err);
 }

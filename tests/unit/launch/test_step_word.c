@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Words of ranks: in a world of any size all ranks hear the same of each step, also when one of
- * them is slow, and no rank is more than a step ahead. A rank that leaves or does not come is
- * named. Strangers change nothing. */
+ * them is slow, and no rank is more than a step ahead; and rank 0 gets what they give in between. A
+ * rank that leaves or does not come is named. Strangers change nothing. */
 #include "config.h"
 
 #include <arpa/inet.h>
@@ -78,6 +78,51 @@ static void wait_for(struct rank *self, uint64_t step)
 	check_said(self, step + 1);
 }
 
+/* ---- what the ranks give ---- */
+
+/* From nothing to more than a socket takes at once. */
+static uint64_t size_of(int rank, uint64_t step)
+{
+	uint64_t number = (uint64_t)rank * 31 + step;
+	return number % 3 == 0 ? 0 : number % 97 == 1 ? 700000 : number % 500;
+}
+
+static unsigned char byte_of(int rank, uint64_t step, uint64_t i)
+{
+	return (unsigned char)((uint64_t)rank * 7 + step * 3 + i + i / 255);
+}
+
+static bool is_given(const struct step_word_data *data, int rank, uint64_t step)
+{
+	bool right = data->rank == rank && data->size == size_of(rank, step);
+	for (uint64_t i = 0; right && i < data->size; i++)
+		right = data->bytes[i] == byte_of(rank, step, i);
+	return right;
+}
+
+/* All ranks give; rank 0 gets it, and no other has gone on before. */
+static void gather(struct rank *self, uint64_t step)
+{
+	struct step_word_data **all;
+	struct err err;
+	const uint64_t size = size_of(self->number, step);
+	unsigned char *bytes = malloc(size + 1);
+	for (uint64_t i = 0; i < size; i++)
+		bytes[i] = byte_of(self->number, step, i);
+	int rc = step_word_give(self->word, bytes, size, &err);
+	free(bytes);
+	self->end = step_word_gathered(self->word, deadline_in(how.seconds), &all, &self->named);
+	if (rc < 0 || self->end != STEP_WORD_HEARD)
+		return;
+	self->wrong |= (all != NULL) != (self->number == 0);
+	for (int rank = 0; rank < world && all; rank++) {
+		self->wrong |= !is_given(all[rank], rank, step);
+		free(all[rank]);
+	}
+	free(all);
+	check_said(self, step);
+}
+
 static void *live(void *arg)
 {
 	struct rank *self = arg;
@@ -92,6 +137,8 @@ static void *live(void *arg)
 		step_word_say(self->word, flags_of(self->number, step));
 		if (step > 0)
 			wait_for(self, step - 1);
+		if (self->end == STEP_WORD_HEARD && step % 4 == 1)
+			gather(self, step);
 	}
 	if (self->end == STEP_WORD_HEARD && self->number != how.leaves)
 		wait_for(self, STEPS - 1);

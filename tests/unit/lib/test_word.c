@@ -110,14 +110,73 @@ static void who_is_gone_or_stands_still_is_named(void **state)
 	ranks_assert(MUSTER_LOST, "word: no word 4 from rank 2 (on ", 2);
 }
 
+/* Between two words rank 0 gets what each rank has. */
+static int gather(struct muster *muster, int rank)
+{
+	uint64_t all;
+	int who, status = muster_word_begin(muster, HANG_SECONDS);
+	static char mine[3 * 50000];
+	void *whole;
+	size_t sizes[RANKS], at = 0;
+	memset(mine, 'a' + rank, sizeof mine);
+	for (int step = 0; status == 0 && step < 5; step++) {
+		status = muster_word(muster, 0, &all, &who, 0);
+		if (status == 0)
+			status = muster_word_gather(muster, mine, (size_t)(rank * 50000), &whole,
+				rank == 0 ? sizes : NULL, 0);
+		if (status || (rank != 0) != (whole == NULL))
+			return status ? status : -2;
+		at = 0;
+		for (int r = 0; r < RANKS && rank == 0; r++) {
+			for (size_t i = 0; i < sizes[r]; i++)
+				if (sizes[r] != (size_t)r * 50000 || ((char *)whole)[at + i] != 'a' + r)
+					return -3;
+			at += sizes[r];
+		}
+		muster_free(whole);
+	}
+	if (rank == 0 && at != 6 * (size_t)50000)
+		return -4;
+	return muster_word_end(muster, &all, &who, 0);
+}
+
+static int one_dies_before_it_gives(struct muster *muster, int rank)
+{
+	void *whole;
+	size_t sizes[RANKS];
+	int status = muster_word_begin(muster, HANG_SECONDS);
+	if (status == 0 && rank == 2)
+		raise(SIGKILL);
+	return status ? status : muster_word_gather(muster, "x", 1, &whole, sizes, 0);
+}
+
+static void rank_0_gets_what_each_rank_gives(void **state)
+{
+	ranks_run(gather, false);
+	for (int rank = 0; rank < RANKS; rank++)
+		if (ranks_outcomes[rank].status != MUSTER_OK)
+			fail_msg("rank %d: %d: %s", rank, ranks_outcomes[rank].status,
+				ranks_outcomes[rank].text);
+	ranks_run(one_dies_before_it_gives, false);
+	for (int rank = 0; rank < RANKS; rank++)
+		if (rank != 2
+			&& (ranks_outcomes[rank].status != MUSTER_LOST
+				|| !strstr(ranks_outcomes[rank].text, "word: rank 2 (on ")))
+			fail_msg("rank %d: %d: %s", rank, ranks_outcomes[rank].status,
+				ranks_outcomes[rank].text);
+}
+
 static int refuse_all(struct muster *muster, int rank)
 {
 	uint64_t all;
 	int who;
+	void *data;
+	size_t sizes[RANKS];
 	(void)rank;
 	RANKS_REFUSED(muster_word_begin(NULL, 0), "muster_open");
 	RANKS_REFUSED(muster_word_begin(muster, -1), "couldn't use a timeout of");
 	RANKS_REFUSED(muster_word(muster, 0, &all, &who, 0), "call muster_word_begin first");
+	RANKS_REFUSED(muster_word_gather(muster, "x", 1, &data, sizes, 0), "muster_word_begin first");
 	RANKS_REFUSED(muster_word_end(muster, &all, &who, 0), "call muster_word_begin first");
 	if (muster_word_begin(muster, 0))
 		return __LINE__;
@@ -126,6 +185,9 @@ static int refuse_all(struct muster *muster, int rank)
 	RANKS_REFUSED(muster_word(muster, 0, NULL, &who, 0), "NULL as the place for the flags");
 	RANKS_REFUSED(muster_word(muster, 0, &all, NULL, 0), "NULL as the place for the rank");
 	RANKS_REFUSED(muster_word_end(muster, NULL, &who, 0), "NULL as the place for the flags");
+	RANKS_REFUSED(muster_word_gather(muster, "x", 1, NULL, NULL, 0), "what is gathered");
+	RANKS_REFUSED(muster_word_gather(muster, NULL, 1, &data, sizes, 0), "what this rank gives");
+	RANKS_REFUSED(muster_word_gather(muster, "x", 17 << 20, &data, sizes, 0), "at most 16 MiB");
 	/* None of these was a word. */
 	if (muster_word(muster, 0, &all, &who, 0) || muster_word_end(muster, &all, &who, 0))
 		return __LINE__;
@@ -149,6 +211,7 @@ int main(void)
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(a_flag_is_known_to_all_at_the_next_call),
 		cmocka_unit_test(who_is_gone_or_stands_still_is_named),
+		cmocka_unit_test(rank_0_gets_what_each_rank_gives),
 		cmocka_unit_test(bad_arguments_have_a_line),
 	};
 	return cmocka_run_group_tests(tests, begin, files_teardown);
