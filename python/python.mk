@@ -14,6 +14,7 @@ dist_package_DATA = \
 	python/muster/phases.py \
 	python/muster/process.py \
 	python/muster/run.py \
+	python/muster/streams.py \
 	python/muster/tensors.py \
 	python/muster/values.py \
 	python/muster/watch.py \

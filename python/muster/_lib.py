@@ -127,6 +127,11 @@ _SIGNATURES: dict[str, tuple[Any, list[Any]]] = {
     "muster_word_begin": (c_int, [Handle, c_double]),
     "muster_word": (c_int, [Handle, c_uint64, POINTER(c_uint64), POINTER(c_int), c_double]),
     "muster_word_end": (c_int, [Handle, POINTER(c_uint64), POINTER(c_int), c_double]),
+    "muster_word_gather": (
+        c_int,
+        [Handle, c_char_p, c_size_t, POINTER(c_void_p), POINTER(c_size_t), c_double],
+    ),
+    "muster_free": (None, [c_void_p]),
     "muster_order_steps": (c_int, [POINTER(Order), POINTER(c_uint64)]),
     "muster_order_samples": (
         c_int,

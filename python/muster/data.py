@@ -196,6 +196,12 @@ class _Parts(list[Any]):
 _OURS = ("batch_size", "sampler", "batch_sampler", "drop_last", "shuffle")
 
 
+def refuse_options(options: dict[str, Any]) -> None:
+    for name in _OURS:
+        if name in options:
+            raise Usage(f"run.loader() decides {name}: give global_batch and microbatch")
+
+
 class Loader:
     """What run.loader returns: one item a step, the batch of this rank, or with `microbatch` the
     list of its microbatches."""
@@ -209,9 +215,7 @@ class Loader:
         seed_samples: bool,
         options: dict[str, Any],
     ):
-        for name in _OURS:
-            if name in options:
-                raise Usage(f"run.loader() decides {name}: give global_batch and microbatch")
+        refuse_options(options)
         self._run, self._sampler, self._microbatch = run, sampler, microbatch
         self._keys = _Microbatches(sampler, microbatch)
         self._dataset = _Keyed(dataset, run.seed) if seed_samples else _Plain(dataset)
@@ -229,6 +233,7 @@ class Loader:
     def _data_loader(self) -> Any:
         from torch.utils.data import DataLoader
 
+        self._sampler.step = self._run.step
         options = dict(self._options)
         if options.get("num_workers", 0) > 0:
             workers.start_helpers(options.get("multiprocessing_context"))
@@ -237,7 +242,7 @@ class Loader:
 
     def __iter__(self) -> Iterator[Any]:
         """All steps that are left."""
-        yield from self._until(self._sampler.steps)
+        yield from self._until(self._end_step())
         self._end()
 
     def epochs(self) -> Iterator[tuple[int, Iterator[Any]]]:
@@ -250,16 +255,25 @@ class Loader:
                 raise Usage("read each epoch of loader.epochs() to its end")
         self._end()
 
+    def _end_step(self) -> int | None:
+        return self._sampler.steps
+
+    def _parts(self, step: int) -> int:
+        return self._keys.parts(step)
+
+    def _next(self) -> Any:
+        assert self._batches is not None
+        return next(self._batches)
+
     def _until(self, end: int | None) -> Iterator[Any]:
         run = self._run
         while end is None or run.step < end:
             step = run.step
             run.phases.begin("data", step + 1)
             if self._batches is None:
-                self._sampler.step = step
                 self._batches = iter(self._data_loader())
                 process.mask_notices()
-            parts = [next(self._batches) for _ in range(self._keys.parts(step))]
+            parts = [self._next() for _ in range(self._parts(step))]
             run.begin_step(in_loader=True)
             yield parts[0] if self._microbatch is None else _Parts(parts, run.phases)
             if run.step == step:
@@ -273,11 +287,18 @@ class Loader:
         self._run.drain()
 
 
-def check_dataset(dataset: Any) -> None:
+def is_stream(dataset: Any) -> bool:
+    """Whether it can be read in its own order only; refuses one that could not be resumed."""
     import torch.utils.data
 
-    if isinstance(dataset, torch.utils.data.IterableDataset) or not hasattr(dataset, "__len__"):
+    iterable = isinstance(dataset, torch.utils.data.IterableDataset)
+    if not iterable and hasattr(dataset, "__len__"):
+        return False
+    methods = ("__iter__", "state_dict", "load_state_dict")
+    if not all(callable(getattr(dataset, method, None)) for method in methods):
         raise Usage(
             f"a {type(dataset).__name__} can't be read at any place, so a run could not "
-            "resume in it: give a dataset with __getitem__ and __len__"
+            "resume in it: give a dataset with __getitem__ and __len__, or an iterable one with "
+            "state_dict() and load_state_dict()"
         )
+    return True

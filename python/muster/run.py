@@ -11,7 +11,7 @@ import re
 import sys
 import time
 from collections.abc import Mapping
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from . import _lib, data, ending, errors, objects, process, workers
 from .errors import Usage
@@ -21,6 +21,9 @@ from .phases import Phases
 from .tensors import Described, Reader, describe, placements
 from .values import Decoder, Json, dumps
 from .watch import Watch
+
+if TYPE_CHECKING:
+    from .streams import StreamLoader
 
 _LOSS = "loss\0"  # beside the names of tensors, which have no U+0000
 _GIVE_UP_SECONDS = 10.0  # for a copy from a GPU
@@ -123,10 +126,10 @@ class Run:
         if writers not in _WRITERS:
             raise Usage(f"writers={writers!r}: give one of {', '.join(_WRITERS)}")
         self._writers = writers
-        # Several writers save after the same step, and rank 0's clock decides after which.
-        self._hears_when = writers != "rank0" and not self._every.is_known
         self._seed_generators = seed_generators
         self._loaders: dict[str, Any] = {}
+        self._streams: dict[str, StreamLoader] = {}
+        self._resumed_streams: dict[str, list[list[str | None]]] = {}  # by rank and worker
         self._flags = 0
         self.own_steps = 0  # of this attempt
         self._saved_step = -1
@@ -197,6 +200,7 @@ class Run:
         objects.restore(saved, values, self._models, self._others)
         self.step = self._saved_step = _lib.library.muster_saved_step(saved)
         self._loaders = own["loaders"]
+        self._resumed_streams = own.get("streams", {})
         self.resumed = True
         self.say(f"resumed at step {self.step} of {self.directory}")
 
@@ -240,12 +244,8 @@ class Run:
         on GPUs is so a little later, and until then only an attached optimizer's step() may change
         parameters. Call it on all ranks after the same step; those that are no writers return at
         once."""
-        if self.ckpt and self.step != self._saved_step:
-            self.phases.begin("save")
-            self._metrics.flush()
-            self._save()
-            self._saved_step = self.step
-            self._every.saved()
+        if self.step != self._saved_step:
+            self._begin_save(self._gather_streams())
         return Save(self, self.step)
 
     def loader(
@@ -267,8 +267,13 @@ class Run:
         batches of at most that size. `options` are those of DataLoader: num_workers, collate_fn, …
 
         `seed_samples` False: nothing in the dataset is random, so the generators need no seed
-        before each sample."""
-        data.check_dataset(dataset)
+        before each sample.
+
+        An iterable dataset with state_dict() and load_state_dict() needs `steps`, and begins again
+        at its end. Each rank, and each worker, reads its own; a run resumes with as many of them.
+        The generators are seeded before each of their batches."""
+        if data.is_stream(dataset):
+            return self._stream_loader(dataset, global_batch, steps, microbatch, name, options)
         sampler = data.Sampler(
             len(dataset),
             global_batch,
@@ -287,13 +292,7 @@ class Run:
             "shuffle": shuffle,
             "drop_last": drop_last,
         }
-        for key, value in self._loaders.get(name, given).items():
-            if given.get(key) != value:
-                raise Usage(
-                    f"resume: {key} of the loader '{name}' was {value}, and is {given.get(key)} "
-                    "now: give the same, or the program a directory of its own"
-                )
-        self._loaders[name] = given
+        self._keep_loader(name, given)
         return data.Loader(self, dataset, sampler, microbatch, seed_samples, options)
 
     def log(self, values: Mapping[str, Any]) -> None:
@@ -348,14 +347,16 @@ class Run:
         self._drained = True
         self._watch.end()
         self.phases.end()
+        is_saved = self.step in (0, self._saved_step)
+        streams = {} if is_saved else self._gather_streams()
         flags, rank = ctypes.c_uint64(), ctypes.c_int()
         _lib.check(
             _lib.library.muster_word_end(
                 self.world.handle, ctypes.byref(flags), ctypes.byref(rank), self.timeout
             )
         )
-        if self.step > 0:
-            self.save()
+        if not is_saved:
+            self._begin_save(streams)
         self._handover.join()
         self._handover.end()
 
@@ -370,11 +371,73 @@ class Run:
             return self._handover.join(_GIVE_UP_SECONDS)
         return True
 
+    def _keep_loader(self, name: str, given: dict[str, Any]) -> None:
+        """What has to be the same in each attempt."""
+        known = self._loaders.get(name, given)
+        for key in [*known, *given]:
+            if given.get(key) != known.get(key):
+                raise Usage(
+                    f"resume: {key} of the loader '{name}' was {known.get(key)}, and is "
+                    f"{given.get(key)} now: give the same, or the program a directory of its own"
+                )
+        self._loaders[name] = given
+
+    def _stream_loader(
+        self,
+        dataset: Any,
+        global_batch: int,
+        steps: int | None,
+        microbatch: int | None,
+        name: str,
+        options: dict[str, Any],
+    ) -> StreamLoader:
+        from .streams import StreamLoader
+
+        loader = StreamLoader(self, name, dataset, global_batch, steps, microbatch, options)
+        given = {
+            "ranks": self.world.world_size,
+            "workers": options.get("num_workers", 0),
+            "global_batch": global_batch,
+            "microbatch": microbatch,
+        }
+        self._keep_loader(name, given)
+        if name in self._resumed_streams:
+            loader.states = list(self._resumed_streams[name][self.world.rank])
+        self._streams[name] = loader
+        return loader
+
+    def _gather_streams(self) -> dict[str, list[Any]]:
+        """Collective where there are iterable datasets: rank 0 gets the states of all ranks."""
+        if not self._streams:
+            return {}
+        own = json.dumps({name: loader.states for name, loader in self._streams.items()}).encode()
+        memory, sizes = ctypes.c_void_p(), (ctypes.c_size_t * self.world.world_size)()
+        _lib.check(
+            _lib.library.muster_word_gather(
+                self.world.handle, own, len(own), ctypes.byref(memory), sizes, self.timeout
+            )
+        )
+        if not memory:
+            return {}
+        whole = ctypes.string_at(memory, sum(sizes))
+        _lib.library.muster_free(memory)
+        ranks = []
+        for size in sizes:
+            ranks.append(json.loads(whole[:size]))
+            whole = whole[size:]
+        return {name: [states[name] for states in ranks] for name in self._streams}
+
+    @property
+    def _hears_when(self) -> bool:
+        """Whether several ranks take part in a save, and rank 0's clock decides after which
+        step."""
+        return (self._writers != "rank0" or bool(self._streams)) and not self._every.is_known
+
     def _is_due(self, flags: int) -> bool:
         """Whether a save is due on this rank; `flags` are those of all ranks."""
         if self._hears_when:
             return bool(flags & _SAVE)
-        return bool(self.ckpt) and self._every.is_due(self.step)
+        return (bool(self.ckpt) or bool(self._streams)) and self._every.is_due(self.step)
 
     def _word(self) -> tuple[int, int]:
         """The flags of all ranks after the step before, and the lowest rank that has set any."""
@@ -414,9 +477,18 @@ class Run:
         _lib.check(_lib.library.muster_ckpt_own(self.ckpt, ctypes.byref(state), own))
         return {name: v for (name, v), is_own in zip(tensors.items(), own.raw) if is_own}
 
-    def _save(self) -> None:
+    def _begin_save(self, streams: dict[str, list[Any]]) -> None:
+        if self.ckpt:
+            self.phases.begin("save")
+            self._metrics.flush()
+            self._save(streams)
+        self._saved_step = self.step
+        self._every.saved()
+
+    def _save(self, streams: dict[str, list[Any]]) -> None:
         collected = objects.Collected(self._models, self._others)
-        values = {"run": {"loaders": self._loaders, "seed": self.seed}, **collected.values}
+        own = {"loaders": self._loaders, "seed": self.seed, "streams": streams}
+        values = {"run": own, **collected.values}
         text, step, best = dumps(values).encode(), self.step, self.validation_loss
 
         def hand_over(hosts: Mapping[str, Any]) -> None:

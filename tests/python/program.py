@@ -31,6 +31,35 @@ class Tokens(torch.utils.data.Dataset):
         return i, tokens
 
 
+class Stream(torch.utils.data.IterableDataset):
+    """The same, read in order only: each worker of each rank has its own part of them, and random
+    numbers of its own."""
+
+    def __init__(self, count, rank, ranks):
+        self.tokens, self.rank, self.ranks, self.at = Tokens(count), rank, ranks, 0
+        self.noise = torch.Generator().manual_seed(rank).get_state()
+
+    def __iter__(self):
+        info = torch.utils.data.get_worker_info()
+        workers = info.num_workers if info else 1
+        parts, part = self.ranks * workers, self.rank * workers + (info.id if info else 0)
+        generator = torch.Generator()
+        while self.at * parts + part < self.tokens.count:
+            i, tokens = self.tokens[self.at * parts + part]
+            self.at += 1
+            generator.set_state(self.noise)
+            tokens[int(torch.randint(9, (), generator=generator))] = i % 32
+            self.noise = generator.get_state()
+            yield i, tokens
+        self.at = 0
+
+    def state_dict(self):
+        return {"at": self.at, "noise": self.noise}
+
+    def load_state_dict(self, state):
+        self.at, self.noise = state["at"], state["noise"]
+
+
 class Transformer(torch.nn.Module):
     def __init__(self, dropout):
         super().__init__()
@@ -57,6 +86,7 @@ def parse():
     parser.add_argument("--run", "--directory", required=True)
     parser.add_argument("--seen", help="folder for what each rank has read")
     parser.add_argument("--samples", type=int, default=256)
+    parser.add_argument("--stream", action="store_true", help="an iterable dataset")
     parser.add_argument("--batch", type=int, default=16)
     parser.add_argument("--epochs", type=int, default=2)
     parser.add_argument("--workers", type=int, default=0)
@@ -181,6 +211,12 @@ def main():
         loader = torch.utils.data.DataLoader(
             data, batch_sampler=muster.Sampler(args.samples, args.batch, step=run.step),
             worker_init_fn=muster.worker_init if args.foreign == "with" else None,
+            num_workers=args.workers, **options,
+        )  # fmt: skip
+    elif args.stream:
+        data = Stream(args.samples, world.rank, world.world_size)
+        loader = run.loader(
+            data, args.batch, steps=args.epochs * args.samples // args.batch,
             num_workers=args.workers, **options,
         )  # fmt: skip
     else:

@@ -51,6 +51,19 @@ class One(Case):
         self.assertGreater(int(under_way[1]), 0, ranks.said())
         self.assert_same_result()
 
+    def test_a_stream_goes_on_where_each_worker_stood(self):
+        options = ["--stream", "--samples", 100, "--epochs", 4, "--workers", 3, "--every", 2]
+        self.undisturbed(*options)
+        for _ in range(3):
+            before = last_step(self.place)
+            ranks = self.start(*options, "--pause", 0.02)
+            ranks.wait_for_step(before + 4)
+            os.kill(ranks.processes[0].pid, signal.SIGKILL)
+            ranks.wait()
+        self.finish(self.start(*options))
+        self.assert_same_result()
+        self.assertEqual(self.seen(), self.seen("undisturbed"))
+
     def test_it_says_that_it_is_finished(self):
         self.finish(self.start("--epochs", 1))
         ranks = self.finish(self.start("--epochs", 1))
@@ -188,6 +201,26 @@ class Several(Case):
         begun = re.search(r"rank 0 begins after step (\d+)", ranks.said(0))
         self.assertGreater(int(begun[1]), 0)
         self.assert_same_result()
+
+    def test_streams_resume_on_the_same_ranks_and_workers_only(self):
+        options = ["--sum", "--stream", "--epochs", 3, "--samples", 120, "--writers", "all"]
+        self.undisturbed(*options, "--workers", 2, count=2)
+        for signals, every in ((signal.SIGKILL, 3), (signal.SIGTERM, "0.1s")):
+            ranks = self.start(*options, "--workers", 2, "--pause", 0.03, "--every", every, count=2)
+            ranks.wait_for_step(last_step(self.place) + 7)
+            os.kill(ranks.processes[1].pid, signals)
+            self.assertEqual(ranks.wait()[0], 69 if signals == signal.SIGKILL else 75)
+        stopped = last_step(self.place)
+        for count, workers, words in (
+            (2, 0, "workers of the loader 'train' was 2, and is 0 now"),
+            (1, 2, "ranks of the loader 'train' was 2, and is 1 now"),
+        ):
+            ranks = self.finish(self.start(*options, "--workers", workers, count=count), 2)
+            self.assertIn(words, ranks.said(0))
+        ranks = self.finish(self.start(*options, "--workers", 2, count=2))
+        self.assertIn(f"begins after step {stopped}\n", ranks.said(1))
+        self.assert_same_result()
+        self.assertEqual(self.seen(), self.seen("undisturbed"))
 
     def test_on_any_number_of_ranks_and_workers_the_same_samples(self):
         plan = [(3, 0, None), (2, 2, "spawn")]
