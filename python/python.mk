@@ -8,11 +8,14 @@ dist_package_DATA = \
 	python/muster/data.py \
 	python/muster/ending.py \
 	python/muster/errors.py \
+	python/muster/generators.py \
 	python/muster/handover.py \
+	python/muster/inline.py \
 	python/muster/metrics.py \
 	python/muster/objects.py \
 	python/muster/phases.py \
 	python/muster/process.py \
+	python/muster/rank_state.py \
 	python/muster/run.py \
 	python/muster/streams.py \
 	python/muster/tensors.py \

@@ -13,11 +13,12 @@ import time
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
-from . import _lib, data, ending, errors, objects, process, workers
+from . import _lib, data, ending, errors, generators, objects, process, workers
 from .errors import Usage
 from .handover import Handover
 from .metrics import Metrics
 from .phases import Phases
+from .rank_state import RankState
 from .tensors import Described, Reader, describe, placements
 from .values import Decoder, Json, dumps
 from .watch import Watch
@@ -101,6 +102,7 @@ class Run:
         directory: str,
         models: dict[str, Any],
         others: dict[str, Any],
+        own: dict[str, Any],
         *,
         every: int | str | None,
         config: Mapping[str, Any] | None,
@@ -122,14 +124,13 @@ class Run:
         self.loss: Any = None
         self.validation_loss: float | None = None
         self._models, self._others = models, others
+        self._of_rank = RankState(self.world, own)
         self._every, self.timeout = _Every(every), timeout
         if writers not in _WRITERS:
             raise Usage(f"writers={writers!r}: give one of {', '.join(_WRITERS)}")
         self._writers = writers
         self._seed_generators = seed_generators
         self._loaders: dict[str, Any] = {}
-        self._streams: dict[str, StreamLoader] = {}
-        self._resumed_streams: dict[str, list[list[str | None]]] = {}  # by rank and worker
         self._flags = 0
         self.own_steps = 0  # of this attempt
         self._saved_step = -1
@@ -139,6 +140,7 @@ class Run:
         self._handover = Handover(others.values())
         self._in_step = False  # between a batch of the loader and its end_step
         objects.Collected(models, others).check()  # now, not at the first save
+        self._of_rank.check()
         self._open(identity, keep, begin)
         self._metrics = Metrics(directory, _lib.library.muster_ckpt_attempt(self.ckpt))
         ending.register(self)
@@ -199,8 +201,8 @@ class Run:
             raise Usage("resume: the checkpoint is not one of a Python program")
         objects.restore(saved, values, self._models, self._others)
         self.step = self._saved_step = _lib.library.muster_saved_step(saved)
+        self._of_rank.restore(own.get("ranks", []))
         self._loaders = own["loaders"]
-        self._resumed_streams = own.get("streams", {})
         self.resumed = True
         self.say(f"resumed at step {self.step} of {self.directory}")
 
@@ -245,7 +247,7 @@ class Run:
         parameters. Call it on all ranks after the same step; those that are no writers return at
         once."""
         if self.step != self._saved_step:
-            self._begin_save(self._gather_streams())
+            self._begin_save(self._of_rank.gather(self.timeout))
         return Save(self, self.step)
 
     def loader(
@@ -348,7 +350,7 @@ class Run:
         self._watch.end()
         self.phases.end()
         is_saved = self.step in (0, self._saved_step)
-        streams = {} if is_saved else self._gather_streams()
+        ranks = [] if is_saved else self._of_rank.gather(self.timeout)
         flags, rank = ctypes.c_uint64(), ctypes.c_int()
         _lib.check(
             _lib.library.muster_word_end(
@@ -356,7 +358,7 @@ class Run:
             )
         )
         if not is_saved:
-            self._begin_save(streams)
+            self._begin_save(ranks)
         self._handover.join()
         self._handover.end()
 
@@ -401,43 +403,20 @@ class Run:
             "microbatch": microbatch,
         }
         self._keep_loader(name, given)
-        if name in self._resumed_streams:
-            loader.states = list(self._resumed_streams[name][self.world.rank])
-        self._streams[name] = loader
+        self._of_rank.add_stream(loader)
         return loader
-
-    def _gather_streams(self) -> dict[str, list[Any]]:
-        """Collective where there are iterable datasets: rank 0 gets the states of all ranks."""
-        if not self._streams:
-            return {}
-        own = json.dumps({name: loader.states for name, loader in self._streams.items()}).encode()
-        memory, sizes = ctypes.c_void_p(), (ctypes.c_size_t * self.world.world_size)()
-        _lib.check(
-            _lib.library.muster_word_gather(
-                self.world.handle, own, len(own), ctypes.byref(memory), sizes, self.timeout
-            )
-        )
-        if not memory:
-            return {}
-        whole = ctypes.string_at(memory, sum(sizes))
-        _lib.library.muster_free(memory)
-        ranks = []
-        for size in sizes:
-            ranks.append(json.loads(whole[:size]))
-            whole = whole[size:]
-        return {name: [states[name] for states in ranks] for name in self._streams}
 
     @property
     def _hears_when(self) -> bool:
         """Whether several ranks take part in a save, and rank 0's clock decides after which
         step."""
-        return (self._writers != "rank0" or bool(self._streams)) and not self._every.is_known
+        return (self._writers != "rank0" or self._of_rank.is_needed) and not self._every.is_known
 
     def _is_due(self, flags: int) -> bool:
         """Whether a save is due on this rank; `flags` are those of all ranks."""
         if self._hears_when:
             return bool(flags & _SAVE)
-        return (bool(self.ckpt) or bool(self._streams)) and self._every.is_due(self.step)
+        return (bool(self.ckpt) or self._of_rank.is_needed) and self._every.is_due(self.step)
 
     def _word(self) -> tuple[int, int]:
         """The flags of all ranks after the step before, and the lowest rank that has set any."""
@@ -477,17 +456,18 @@ class Run:
         _lib.check(_lib.library.muster_ckpt_own(self.ckpt, ctypes.byref(state), own))
         return {name: v for (name, v), is_own in zip(tensors.items(), own.raw) if is_own}
 
-    def _begin_save(self, streams: dict[str, list[Any]]) -> None:
+    def _begin_save(self, ranks: list[Any]) -> None:
+        """`ranks` are the states that each of them has of its own."""
         if self.ckpt:
             self.phases.begin("save")
             self._metrics.flush()
-            self._save(streams)
+            self._save(ranks)
         self._saved_step = self.step
         self._every.saved()
 
-    def _save(self, streams: dict[str, list[Any]]) -> None:
+    def _save(self, ranks: list[Any]) -> None:
         collected = objects.Collected(self._models, self._others)
-        own = {"loaders": self._loaders, "seed": self.seed, "streams": streams}
+        own = {"loaders": self._loaders, "seed": self.seed, "ranks": ranks}
         values = {"run": own, **collected.values}
         text, step, best = dumps(values).encode(), self.step, self.validation_loss
 
@@ -553,7 +533,8 @@ def attach(
 ) -> Run:
     """Collective: opens the checkpoint directory and resumes from its newest intact checkpoint, if
     there is one. `model`, `optimizer`, `scheduler` and `scaler` are each one object, a list or a
-    mapping; any other object with state_dict() and load_state_dict() comes by a name of its own.
+    mapping; any other object with state_dict() and load_state_dict() comes by a name of its own. So
+    does a generator of random numbers of PyTorch, NumPy or random, of which each rank has its own.
 
     every: steps between saves, or a time on rank 0's clock, such as "10m"; None: only run.save(), a
         notice and the end save.
@@ -572,10 +553,12 @@ def attach(
         with the stacks of all threads; 0: never."""
     models = objects.named("model", model)
     others: dict[str, Any] = {}
+    own: dict[str, Any] = {}
     for kind, given in (("optimizer", optimizer), ("scheduler", scheduler), ("scaler", scaler)):
         others.update(objects.named(kind, given))
     for name, given in objects_.items():
-        others.update(objects.named(name, given))
+        for key, value in objects.named(name, given).items():
+            (own if generators.is_generator(value) else others)[key] = value
     for name, value in [*models.items(), *others.items()]:
         objects.check(name, value)
     if begin is not None and len(models) != 1:
@@ -584,6 +567,7 @@ def attach(
         os.fspath(directory),
         models,
         others,
+        own,
         every=every,
         config=config,
         seed=seed,

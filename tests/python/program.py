@@ -10,6 +10,7 @@ import signal
 import sys
 import time
 
+import numpy as np
 import torch
 import torch.distributed as dist
 
@@ -110,6 +111,8 @@ def parse():
                         help="the state is on a GPU: seconds that a copy takes")  # fmt: skip
     parser.add_argument("--begin", default=None)
     parser.add_argument("--writers", default="rank0")
+    parser.add_argument("--noise", action="store_true",
+                        help="gradients of each rank have noise of its own generators")  # fmt: skip
     parser.add_argument("--foreign", choices=["bare", "with"],
                         help="a DataLoader of its own, bare or with worker_init")  # fmt: skip
     parser.add_argument("--state", default="", help="python for one more value of the state")
@@ -139,6 +142,12 @@ def add_gradients(model, ranks):
     pieces = (total / ranks).split([gradient.numel() for gradient in gradients])
     for gradient, piece in zip(gradients, pieces):
         gradient.copy_(piece.view_as(gradient))
+
+
+def add_noise(model, first, second, third):
+    for parameter in model.parameters():
+        noise = torch.randn(parameter.shape, generator=first)
+        parameter.grad.mul_(1 + 1e-3 * second.random()).add_(noise, alpha=1e-3 * third.random())
 
 
 def kill_all(run, world):
@@ -193,6 +202,10 @@ def main():
     scheduler = torch.optim.lr_scheduler.LambdaLR(optimizer, lambda step: 1 / (1 + step / 100))
     average = torch.optim.swa_utils.AveragedModel(model)
     extra = {"extra": Extra(args.state)} if args.state else {}
+    if args.noise:
+        rank = world.rank
+        extra["noise"] = [torch.Generator(), np.random.default_rng(rank), random.Random(rank)]
+        extra["noise"][0].manual_seed(rank)
     run = muster.attach(
         args.run, model=model, optimizer=optimizer, scheduler=scheduler, average=average,
         every=args.every, config={"batch": args.batch, "learning_rate": args.learning_rate}, seed=4,
@@ -236,6 +249,8 @@ def main():
         loss = ddp(tokens)
         optimizer.zero_grad()
         loss.backward()
+        if args.noise:
+            add_noise(model, *extra["noise"])
         if args.sum and world.world_size > 1:
             add_gradients(model, world.world_size)
         optimizer.step()

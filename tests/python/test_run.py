@@ -53,6 +53,7 @@ class One(Case):
 
     def test_a_stream_goes_on_where_each_worker_stood(self):
         options = ["--stream", "--samples", 100, "--epochs", 4, "--workers", 3, "--every", 2]
+        options += ["--noise"]
         self.undisturbed(*options)
         for _ in range(3):
             before = last_step(self.place)
@@ -182,12 +183,12 @@ class Several(Case):
         self.assert_same_result()
 
     def test_what_several_writers_share_comes_back_whatever_is_killed(self):
-        self.undisturbed("--sum", count=3)
+        self.undisturbed("--sum", "--noise", count=3)
         run = pathlib.Path(self.place, "run")
         tool = os.environ.get("MUSTER_PREFIX", "") + "/bin/muster-ckpt"
         parts = set()
         for victim, every, late in ((2, "3", 0.002), (0, "0.1s", 0), (1, "0.1s", 0)):
-            options = ["--every", every, "--late", late, "--writers", "all"]
+            options = ["--every", every, "--late", late, "--writers", "all", "--noise"]
             ranks = self.start("--sum", "--pause", 0.03, *options, count=3)
             ranks.wait_for_step(last_step(self.place) + 8)
             os.kill(ranks.processes[victim].pid, signal.SIGKILL)
@@ -197,7 +198,11 @@ class Several(Case):
             verified = subprocess.run([tool, "verify", "--deep", str(run)])
             self.assertEqual(verified.returncode, 0)
         self.assertEqual(parts, {f"part-0000{i}-of-00003.json" for i in (1, 2, 3)})
-        ranks = self.finish(self.start("--sum", count=3))
+        ranks = self.finish(self.start("--sum", "--noise", count=2), 2)
+        self.assertIn("noise.0 has a state for each of 3 ranks, and this run has 2", ranks.said(0))
+        ranks = self.finish(self.start("--sum", count=3), 2)
+        self.assertIn("the generators ['noise.0', 'noise.1', 'noise.2']", ranks.said(0))
+        ranks = self.finish(self.start("--sum", "--noise", count=3))
         begun = re.search(r"rank 0 begins after step (\d+)", ranks.said(0))
         self.assertGreater(int(begun[1]), 0)
         self.assert_same_result()

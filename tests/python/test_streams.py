@@ -7,7 +7,7 @@ import unittest
 import numpy
 import torch
 
-from muster import data, streams
+from muster import data, inline, streams
 from muster.errors import Refused, Usage
 
 
@@ -51,7 +51,7 @@ class States(unittest.TestCase):
             "array": numpy.arange(6, dtype="<i2").reshape(2, 3),
             "shards": {(1, "x"): [b"\0", {2}, float("inf")]},
         }
-        found = streams.decode(streams.encode(state, "train"))
+        found = inline.decode(inline.encode(state, "train"))
         self.assertEqual(list(found), list(state))
         for name in ("generator", "one", "none"):
             self.assertEqual(found[name].dtype, state[name].dtype)
@@ -65,7 +65,7 @@ class States(unittest.TestCase):
 
     def test_what_has_no_place_in_text_is_refused_by_its_name(self):
         with self.assertRaisesRegex(Refused, "train/open: a builtins.function can't be saved"):
-            streams.encode({"open": lambda: 0}, "train")
+            inline.encode({"open": lambda: 0}, "train")
 
 
 class Reading(unittest.TestCase):
