@@ -259,6 +259,50 @@ static void ranks_with_other_tensors_make_no_checkpoint(void **state)
 	assert_found(6);
 }
 
+/* ---- the tensors of a plan ---- */
+
+static int resume_arrays(struct muster *muster, int rank)
+{
+	static float weights[3][MOST];
+	const struct muster_tensor tensors[] = { { "a", "F32", 1, { MOST }, weights[0] },
+		{ "b", "F32", 1, { MOST }, weights[1] }, { "c", "F32", 1, { 5 }, weights[2] } };
+	const struct muster_ckpt_plan plan = { .size = sizeof plan,
+		.timeout = HANG_SECONDS,
+		.dir = files_path("arrays"),
+		.tensors = tensors,
+		.tensor_count = 3,
+		.writers = (int)odd.writers };
+	struct muster_ckpt *ckpt;
+	int64_t step;
+	(void)rank;
+	int status = muster_ckpt_resume(muster, &plan, 0, &ckpt, &step);
+	for (size_t t = 0; status == 0 && step >= 0 && t < 3; t++)
+		for (size_t i = 0; i < (size_t)tensors[t].shape[0]; i++)
+			if (weights[t][i] != value(step, t, i))
+				status = -2;
+	for (size_t t = 0; t < 3; t++)
+		for (size_t i = 0; i < MOST; i++)
+			weights[t][i] = value(odd.step, t, i);
+	if (status == 0)
+		status = muster_ckpt_save(ckpt, odd.step, NAN);
+	int end = muster_end(muster, ckpt, NULL, status, 0);
+	return status ? status : end ? end : 100 + (int)step;
+}
+
+/* Written by all, read by all, also where rank 0 alone saves next. */
+static void the_tensors_of_a_plan_are_shared_out(void **state)
+{
+	static const enum muster_writers writers[] = { MUSTER_WRITERS_ALL, MUSTER_WRITERS_RANK0,
+		MUSTER_WRITERS_NODE, MUSTER_WRITERS_ALL };
+	for (int i = 0; i < 4; i++) {
+		odd = (struct odd) { .rank = -1, .writers = writers[i], .step = i + 1 };
+		ranks_run(resume_arrays, true);
+		assert_found(i > 0 ? i : -1);
+	}
+	assert_int_equal(files_of(files_path("arrays/step-00000001"), "model-"), 3);
+	assert_int_equal(files_of(files_path("arrays/step-00000002"), "part-"), 0);
+}
+
 /* ---- what can't be ---- */
 
 static int refuse(struct muster *muster, int rank)
@@ -320,6 +364,7 @@ int main(void)
 		cmocka_unit_test(each_rank_writes_its_part),
 		cmocka_unit_test(a_rank_that_does_not_save_has_nothing_to_give),
 		cmocka_unit_test(ranks_with_other_tensors_make_no_checkpoint),
+		cmocka_unit_test(the_tensors_of_a_plan_are_shared_out),
 		cmocka_unit_test(what_cannot_be_is_refused),
 	};
 	return cmocka_run_group_tests(tests, setup, files_teardown);
