@@ -405,6 +405,11 @@ MUSTER_API int muster_ckpt_save_state(struct muster_ckpt *ckpt, int64_t step,
 MUSTER_API int muster_ckpt_own(const struct muster_ckpt *ckpt, const struct muster_state *state,
 	unsigned char *own);
 
+/* Bytes of memory that this process's cgroup still allows, or that the machine has available,
+ * whichever is less: for a program that copies its state from GPUs before it saves. 0: not known.
+ * Since 0.7. */
+MUSTER_API size_t muster_memory(void);
+
 /* Waits until the save of `step` is durable, at most `timeout` (0: the plan's). Otherwise returns
  * the save's error; MUSTER_LOST if it still runs. On a rank that writes another part than rank 0's:
  * until that part is durable. A failed save keeps its error, even if later ones

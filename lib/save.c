@@ -169,6 +169,11 @@ int muster_ckpt_own(const struct muster_ckpt *ckpt, const struct muster_state *s
 	return MUSTER_OK;
 }
 
+size_t muster_memory(void)
+{
+	return snapshot_memory_available();
+}
+
 int muster_ckpt_wait(struct muster_ckpt *ckpt, int64_t step, double timeout)
 {
 	struct err err;

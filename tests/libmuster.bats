@@ -33,9 +33,9 @@ declared() {
         s/\$/@@MUSTER_0.1/; /^muster_(ckpt_resume|end)@/s/0.1\$/0.2/
         /^muster_progress@/s/0.1\$/0.3/; /^$later@/s/0.1\$/0.4/
         /^muster_(notice_(begin_beside|record)|worker_begin|ckpt_attempt)@/s/0.1\$/0.5/
-        /^muster_phase@/s/0.1\$/0.6/; /^muster_(ckpt_own|word_gather)@/s/0.1\$/0.7/" | sort)
+        /^muster_phase@/s/0.1\$/0.6/; /^muster_(ckpt_own|memory|word_gather)@/s/0.1\$/0.7/" | sort)
     [ "$(grep -c 'MUSTER_0.1$' <<<"$output")" -eq 35 ] # and the version's own
-    [ "$(declared | wc -l)" -eq 60 ]
+    [ "$(declared | wc -l)" -eq 61 ]
     objdump -p "$MUSTER_PREFIX/lib/libmuster.so" | grep -q 'SONAME *libmuster.so.0$'
     # Programs that make no communicator run where there is no NCCL, and none is bound to a release
     # of Slurm.

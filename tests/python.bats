@@ -26,7 +26,7 @@ unittests() {
 }
 
 @test "values come back as they were, and what has no place is refused by its key" {
-    unittests test_values test_objects test_phases test_streams
+    unittests test_values test_objects test_phases test_streams test_handover
 }
 
 @test "every sample once an epoch, the same on any number of ranks" { unittests test_order; }

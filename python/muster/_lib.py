@@ -143,6 +143,7 @@ _SIGNATURES: dict[str, tuple[Any, list[Any]]] = {
     ),
     "muster_ckpt_save_state": (c_int, [Handle, c_int64, POINTER(State)]),
     "muster_ckpt_own": (c_int, [Handle, POINTER(State), c_char_p]),
+    "muster_memory": (c_size_t, []),
     "muster_ckpt_wait": (c_int, [Handle, c_int64, c_double]),
     "muster_ckpt_attempt": (c_int, [Handle]),
     "muster_ckpt_close": (c_int, [Handle, c_int, c_char_p]),

@@ -10,14 +10,20 @@ import threading
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
+from . import _lib, errors
 from .objects import is_optimizer
 
 
-class Copier:
-    """Copies tensors of GPUs, on a stream of its own for each. `cuda` is torch.cuda."""
+def _bytes_of(value: Any) -> int:
+    return int(value.numel() * value.element_size())
 
-    def __init__(self, cuda: Any):
-        self._cuda = cuda
+
+class Copier:
+    """Copies tensors of GPUs, on a stream of its own for each. `cuda` is torch.cuda; `sharers` is
+    how many ranks of this node copy at the same time."""
+
+    def __init__(self, cuda: Any, sharers: int = 1):
+        self._cuda, self._sharers = cuda, sharers
         self._streams: dict[Any, Any] = {}
         self._pinned: dict[str, Any] = {}
 
@@ -29,12 +35,27 @@ class Copier:
             self._streams[device] = self._cuda.Stream(device)
         return self._streams[device]
 
+    def _has(self, name: str, value: Any) -> bool:
+        have = self._pinned.get(name)
+        return have is not None and (have.dtype, have.shape) == (value.dtype, value.shape)
+
+    def _check_memory(self, values: Mapping[str, Any]) -> None:
+        """Refuses what would end the job for its memory."""
+        needed = sum(_bytes_of(v) for name, v in values.items() if not self._has(name, v))
+        left = _lib.library.muster_memory() // self._sharers
+        if left and needed > left:
+            raise errors.Error(
+                errors.FAULT,
+                f"checkpoint: couldn't copy the state from the GPUs: that needs {needed / 1e6:.0f} "
+                f"MB of memory, and {left / 1e6:.0f} MB are left: ask Slurm for more (--mem)",
+            )
+
     def _memory(self, name: str, value: Any) -> Any:
         """Pinned memory for it; that of the save before is used again."""
         import torch
 
         have = self._pinned.get(name)
-        if have is None or (have.dtype, have.shape) != (value.dtype, value.shape):
+        if not self._has(name, value):
             self._pinned[name] = have = torch.empty(
                 value.shape, dtype=value.dtype, pin_memory=self._cuda is torch.cuda
             )
@@ -52,6 +73,7 @@ class Copier:
         the program queues from now on waits for those that are not `late`."""
         remote: dict[Any, list[tuple[str, Any]]] = {}
         hosts = {}
+        self._check_memory({n: v for n, v in tensors.items() if self.is_remote(v)})
         for name, value in tensors.items():
             if self.is_remote(value):
                 remote.setdefault(value.device, []).append((name, value.detach()))
@@ -87,8 +109,8 @@ class Handover:
     """Saves that are under way from GPUs, one at a time. The next step's update of the weights
     waits for their copies on the GPU, and nothing else does."""
 
-    def __init__(self, objects: Iterable[Any]):
-        self.copier = Copier(getattr(sys.modules.get("torch"), "cuda", None))
+    def __init__(self, objects: Iterable[Any], sharers: int):
+        self.copier = Copier(getattr(sys.modules.get("torch"), "cuda", None), sharers)
         self._thread: threading.Thread | None = None
         self._events: list[tuple[Any, Any]] = []
         self._error: BaseException | None = None

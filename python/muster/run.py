@@ -137,7 +137,9 @@ class Run:
         self._drained = self.ended = False
         identity = _identity(config, seed)
         self._watch = Watch(self, hang_timeout)
-        self._handover = Handover(others.values())
+        self._handover = Handover(
+            others.values(), self.world.local_world_size if writers == "all" else 1
+        )
         self._in_step = False  # between a batch of the loader and its end_step
         objects.Collected(models, others).check()  # now, not at the first save
         self._of_rank.check()
