@@ -220,7 +220,8 @@ int muster_ckpt_open_part(struct muster *muster, const struct muster_ckpt_plan *
 		release(ckpt);
 		return muster_failed(&err);
 	}
-	flight_files_begin(muster_ckpt_dir(ckpt)->fd);
+	if (ckpt->folder)
+		flight_files_begin(muster_ckpt_dir(ckpt)->fd);
 	muster_keep_flight(muster, given->dir);
 	*out = ckpt;
 	return MUSTER_OK;

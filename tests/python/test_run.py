@@ -247,7 +247,8 @@ class Several(Case):
         self.assertEqual(self.seen(), self.seen("undisturbed"))
 
     def test_a_rank_that_hangs_is_named_with_its_stack(self):
-        ranks = self.start("--sum", "--hang-at", 6, "--hang-timeout", 3, count=2)
+        options = ["--sum", "--hang-at", 6, "--hang-timeout", 3, "--writers", "all"]
+        ranks = self.start(*options, count=2)
         statuses = ranks.wait()
         self.assertEqual(statuses[1], 69, ranks.said())
         self.assertEqual(statuses[0], 69, ranks.said())
