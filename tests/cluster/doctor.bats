@@ -7,6 +7,9 @@ load helpers
 
 setup_file() {
     export MUSTER_CLUSTER_KILLWAIT=2
+    # More than 30 s is a finding.
+    local expire=$((5 * ${MUSTER_PATIENCE:-3} / 3))
+    export MUSTER_CLUSTER_CRED_EXPIRE=$((expire < 30 ? expire : 30))
     export MUSTER_CLUSTER_CONF="PartitionName=cancels Nodes=ALL PriorityTier=1 PreemptMode=CANCEL"
     plugin_locate || return 0
     cluster_begin 4 --plugin "$PLUGIN"
@@ -63,7 +66,7 @@ job() {
 
 # told NAME: what that job said, and its status.
 told() {
-    job_wait "$(<"$JOBS/$1.id")" 60 COMPLETED FAILED
+    job_wait "$(<"$JOBS/$1.id")" 60 COMPLETED FAILED CANCELLED
     status=$(job_field "$(<"$JOBS/$1.id")" ExitCode) && status=${status%:*}
     output=$(<"$JOBS/$1.out")
 }

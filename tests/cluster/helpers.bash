@@ -158,13 +158,14 @@ lost_gpus() {
 }
 
 # unless_lost_gpus FUNCTION NAME: runs FUNCTION NAME-1, which takes $node from a job of that name,
-# $job, and waits for the job's end; again under a new name where that met lost_gpus, three times at
-# most. $name is the last one.
+# $job, and waits for the job's end; again under a new name where that met lost_gpus, the third time
+# without GPUs, which can't be lost then. $name is the last one.
 # shellcheck disable=SC2154 # FUNCTION sets node and job
 unless_lost_gpus() {
     local try
     for try in 1 2 3; do
         name=$2-$try
+        [ $try -lt 3 ] || local -x WITHOUT_GPUS=yes
         "$1" "$name"
         lost_gpus "$job" || return 0
         cat "$JOBS/$name.log"

@@ -73,16 +73,18 @@ END
 }
 
 # train_submit NAME [--wrap-with PROGRAM] [SBATCH-OPTION… --] [TRAIN-OPTION…]: prints the job's id.
+# Its ranks have a GPU each unless WITHOUT_GPUS is set.
 train_submit() {
-    local name=$1 wrap='' options=()
+    local name=$1 wrap='' options=() gpus=(--gpus-per-task=1)
+    [ -z "${WITHOUT_GPUS-}" ] || gpus=()
     shift
     [ "${1-}" != --wrap-with ] || { wrap=$2 && shift 2; }
     while [ $# -gt 0 ] && [ "$1" != -- ]; do options+=("$1"); shift; done
     [ $# -eq 0 ] || shift
     cluster run env PATH="$PATH" TRAIN_ARGS="$TRAIN_ARGS" WRAP="$wrap" PAUSE_AT="${PAUSE_AT-5}" \
-        PAUSE_IN="${PAUSE_IN-0}" \
+        PAUSE_IN="${PAUSE_IN-0}" ${WITHOUT_GPUS:+SRUN_OPTIONS=} \
         sbatch --parsable --open-mode=append --muster --requeue -N4 --ntasks-per-node=2 \
-            --gpus-per-task=1 -J "$name" -o "$name.log" \
+            "${gpus[@]}" -J "$name" -o "$name.log" \
         "${options[@]}" train.sh "$name" "$@"
 }
 

@@ -193,7 +193,6 @@ class Several(Case):
             ranks.wait_for_step(last_step(self.place) + 8)
             os.kill(ranks.processes[victim].pid, signal.SIGKILL)
             ranks.wait()
-            self.assertNotIn("couldn't save", ranks.said())
             parts |= {path.name for path in run.glob("step-*/part-*")}
             verified = subprocess.run([tool, "verify", "--deep", str(run)])
             self.assertEqual(verified.returncode, 0)
