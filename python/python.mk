@@ -5,6 +5,7 @@ dist_package_DATA = \
 	python/muster/__main__.py \
 	python/muster/_lib.py \
 	python/muster/_programs.py \
+	python/muster/beginning.py \
 	python/muster/data.py \
 	python/muster/ending.py \
 	python/muster/errors.py \

@@ -12,11 +12,12 @@ doc/pytorch.md has it step by step."""
 from __future__ import annotations
 
 from ._lib import version
+from .beginning import attach, load
 from .data import Loader, Sampler
 from .ending import init
 from .errors import Error, Refused, Usage
 from .process import World
-from .run import Run, Save, Stop, attach, load
+from .run import Run, Save, Stop
 from .workers import worker_init
 
 __version__ = version()
