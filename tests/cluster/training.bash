@@ -118,12 +118,15 @@ train_equals_reference() {
 train_notices() { grep -c '"event": *"notice"' "$JOBS/$1/attempts.jsonl"; }
 
 # The node and the pid of a rank of a running job of this cluster, whose program is muster-train or
-# the third argument (its oldest process of that name); prints "NODE PID". It starts no other
-# program for each process that it looks at: a short training is over before many have run.
+# the third argument (its process that none of that name has started: a younger one may have a lower
+# pid); prints "NODE PID". It starts no other program for each process that it looks at: a short
+# training is over before many have run.
 train_rank() {
-    local pid variables text
-    for pid in $(pgrep -x "${3-muster-train}"); do
+    local pid parent above variables text program=${3-muster-train}
+    for pid in $(pgrep -x "$program"); do
         [ "/proc/$pid/cwd" -ef "$JOBS" ] || continue
+        { read -r _ _ _ parent _ <"/proc/$pid/stat" && read -r above <"/proc/$parent/comm"; } \
+            2>/dev/null && [ "$above" != "$program" ] || continue
         mapfile -d '' -t variables 2>/dev/null <"/proc/$pid/environ" || continue
         text=" ${variables[*]} "
         [[ $text = *" SLURM_JOB_ID=$1 "* && $text = *" SLURM_PROCID=$2 "* ]] || continue
