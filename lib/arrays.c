@@ -26,11 +26,10 @@ struct place {
 	void *data;
 	size_t offset, bytes; /* the offset only of what this rank writes */
 	uint64_t elements;
-	size_t given; /* its index among those that the program gave */
-	int rank;     /* that has it; MUSTER_ALL_RANKS: each has it */
-	bool own;     /* this rank writes it */
-	bool boxed;
-	struct snapshot_box box;
+	size_t given;            /* its index among those that the program gave */
+	int rank;                /* that has it; MUSTER_ALL_RANKS: each has it */
+	bool own;                /* this rank writes it */
+	struct snapshot_box box; /* where the tensor has one */
 };
 
 /* ---- what is given ---- */
@@ -88,14 +87,14 @@ static int take_placement(const struct muster_tensor *given,
 {
 	const size_t bytes = (size_t)given->dims * sizeof given->shape[0];
 	place->rank = placement ? placement->rank : MUSTER_ALL_RANKS;
-	place->boxed = placement && placement->is_box;
-	if (!place->boxed)
+	if (!placement || !placement->is_box)
 		return 0;
 	if (!tensor->state)
 		return refuse(given, "it is a box, and the model's tensors are saved whole: give all of it",
 			err);
 	memcpy(place->box.shape, placement->shape, bytes);
 	memcpy(place->box.offset, placement->offset, bytes);
+	tensor->box = &place->box;
 	return 0;
 }
 
@@ -118,28 +117,6 @@ static int describe_tensor(struct arrays *arrays, const struct muster_tensor *gi
 	return 0;
 }
 
-/* Each tensor is there once, whole or in boxes. */
-static int check_boxes(const struct arrays *arrays, struct err *err)
-{
-	AUTO_FREE struct box *boxes = calloc(arrays->count + 1, sizeof *boxes);
-	struct err why;
-	if (!boxes)
-		return err_set(err, "checkpoint: out of memory");
-	for (size_t i = 0; i < arrays->count; i++) {
-		const struct snapshot_tensor *tensor = &arrays->tensors[i];
-		const struct place *place = &arrays->places[i];
-		boxes[i] =
-			(struct box) { .tensor = tensor->name, .dtype = tensor->dtype, .dims = tensor->dims };
-		memcpy(boxes[i].size, tensor->shape, sizeof tensor->shape);
-		memcpy(boxes[i].shape, place->boxed ? place->box.shape : tensor->shape,
-			sizeof tensor->shape);
-		memcpy(boxes[i].offset, place->box.offset, sizeof tensor->shape);
-	}
-	if (boxes_check(boxes, arrays->count, &why) < 0)
-		return err_fail(err, EXIT_USAGE, "checkpoint: couldn't use the tensors: %s", why.text);
-	return 0;
-}
-
 static int describe(struct arrays *arrays, const struct muster_state *given, struct err *err)
 {
 	const size_t count = given->model_count + given->state_count;
@@ -157,7 +134,10 @@ static int describe(struct arrays *arrays, const struct muster_state *given, str
 				given->state_placements ? &given->state_placements[i] : NULL, true, err)
 			< 0)
 			return -1;
-	return check_boxes(arrays, err);
+	struct err why;
+	if (boxes_check_tensors(arrays->tensors, arrays->count, &why) < 0)
+		return err_fail(err, EXIT_USAGE, "checkpoint: couldn't use the tensors: %s", why.text);
+	return 0;
 }
 
 int arrays_open(struct arrays *arrays, const struct muster_state *given,
@@ -228,7 +208,8 @@ static int sort(struct arrays *arrays, int parts, struct err *err)
 		size_t at = next[arrays->tensors[i].state * parts + arrays->tensors[i].writer]++;
 		tensors[at] = arrays->tensors[i];
 		places[at] = arrays->places[i];
-		tensors[at].box = places[at].boxed ? &places[at].box : NULL;
+		if (tensors[at].box)
+			tensors[at].box = &places[at].box;
 	}
 	free(arrays->tensors);
 	free(arrays->places);

@@ -7,6 +7,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "common/auto.h"
+
 bool box_is_whole(const struct box *box)
 {
 	for (int d = 0; d < box->dims; d++)
@@ -107,6 +109,24 @@ int boxes_check(struct box *boxes, size_t count, struct err *err)
 			return -1;
 	}
 	return 0;
+}
+
+int boxes_check_tensors(const struct snapshot_tensor *tensors, size_t count, struct err *err)
+{
+	AUTO_FREE struct box *boxes = calloc(count + 1, sizeof *boxes);
+	if (!boxes)
+		return err_set(err, "no memory for a list of %zu tensors", count);
+	for (size_t i = 0; i < count; i++) {
+		const struct snapshot_tensor *tensor = &tensors[i];
+		const size_t bytes = (size_t)tensor->dims * sizeof tensor->shape[0];
+		boxes[i] =
+			(struct box) { .tensor = tensor->name, .dtype = tensor->dtype, .dims = tensor->dims };
+		memcpy(boxes[i].size, tensor->shape, bytes);
+		memcpy(boxes[i].shape, tensor->box ? tensor->box->shape : tensor->shape, bytes);
+		if (tensor->box)
+			memcpy(boxes[i].offset, tensor->box->offset, bytes);
+	}
+	return boxes_check(boxes, count, err);
 }
 
 /* ---- runs ---- */

@@ -9,6 +9,7 @@
 #include <stdint.h>
 
 #include "checkpoint/format/safetensors.h"
+#include "checkpoint/format/snapshot.h"
 #include "common/err.h"
 
 #define BOXES_MAX 16384 /* of one tensor */
@@ -31,6 +32,10 @@ bool box_is_whole(const struct box *box);
  * dtype and shape and cover it exactly once. -1 with EXIT_DATA names the first tensor for which
  * that does not hold. */
 int boxes_check(struct box *boxes, size_t count, struct err *err);
+
+/* The same of a snapshot's tensors, each of which has to be there once, whole or in boxes. -1 also
+ * when out of memory. */
+int boxes_check_tensors(const struct snapshot_tensor *tensors, size_t count, struct err *err);
 
 /* Receives `count` elements that lie together in the box, from its element `first` on; in the whole
  * tensor they begin at element `at`. Elements are counted in row-major order. A result other than 0

@@ -77,21 +77,8 @@ static int check_tensor(const struct snapshot *snapshot, size_t i, struct err *e
 /* Each tensor is there once, whole or in boxes: a reader would refuse anything else. */
 static int check_boxes(const struct snapshot *snapshot, struct err *err)
 {
-	AUTO_FREE struct box *boxes = calloc(snapshot->tensor_count + 1, sizeof *boxes);
-	if (!boxes)
-		return no_memory(err);
-	for (size_t i = 0; i < snapshot->tensor_count; i++) {
-		const struct snapshot_tensor *tensor = &snapshot->tensors[i];
-		const size_t bytes = (size_t)tensor->dims * sizeof tensor->shape[0];
-		boxes[i] =
-			(struct box) { .tensor = tensor->name, .dtype = tensor->dtype, .dims = tensor->dims };
-		memcpy(boxes[i].size, tensor->shape, bytes);
-		memcpy(boxes[i].shape, tensor->box ? tensor->box->shape : tensor->shape, bytes);
-		if (tensor->box)
-			memcpy(boxes[i].offset, tensor->box->offset, bytes);
-	}
 	struct err why;
-	if (boxes_check(boxes, snapshot->tensor_count, &why) < 0)
+	if (boxes_check_tensors(snapshot->tensors, snapshot->tensor_count, &why) < 0)
 		return err_set(err, "checkpoint: the snapshot can't be saved: %s", why.text);
 	return 0;
 }

@@ -221,9 +221,8 @@ int ckpt_save_part(const struct ckpt_dir *dir, const struct snapshot *snapshot, 
 		ckpt_part_name(snapshot->part, work.manifest->parts, name);
 		rc = ckpt_part_plan(snapshot, work.manifest->plan, err);
 	}
-	if (rc == 0) {
+	if (rc == 0)
 		rc = open_part(&work, name, err);
-	}
 	if (rc == 0 && (rc = save_part(&work, name, err)) < 0 && remove_part(&work, name, &why) < 0)
 		log_warn("%s", why.text);
 	if (rc == 0) {
