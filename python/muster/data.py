@@ -234,10 +234,7 @@ class Loader:
         from torch.utils.data import DataLoader
 
         self._sampler.step = self._run.step
-        options = dict(self._options)
-        if options.get("num_workers", 0) > 0:
-            workers.start_helpers(options.get("multiprocessing_context"))
-            options["worker_init_fn"] = workers.WorkerInit(options.get("worker_init_fn"))
+        options = workers.protected(self._options)
         return DataLoader(self._dataset, batch_sampler=self._keys, **options)
 
     def __iter__(self) -> Iterator[Any]:

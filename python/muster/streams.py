@@ -108,11 +108,8 @@ class StreamLoader(Loader):
 
     def _data_loader(self) -> Any:
         self.first = self._run.step * len(self.sizes)
-        options = dict(self._options)
+        options = workers.protected(self._options)
         stream = Stream(self, self._stream, options.pop("collate_fn", None) or default_collate)
-        if options.get("num_workers", 0) > 0:
-            workers.start_helpers(options.get("multiprocessing_context"))
-            options["worker_init_fn"] = workers.WorkerInit(options.get("worker_init_fn"))
         return DataLoader(stream, batch_size=None, collate_fn=_as_it_is, **options)
 
     def _next(self) -> Any:

@@ -52,6 +52,16 @@ def start_helpers(context: Any) -> None:
         forkserver.ensure_running()
 
 
+def protected(options: dict[str, Any]) -> dict[str, Any]:
+    """The options of a DataLoader, with workers that outlive Slurm's signals; its helpers are
+    started."""
+    options = dict(options)
+    if options.get("num_workers", 0) > 0:
+        start_helpers(options.get("multiprocessing_context"))
+        options["worker_init_fn"] = WorkerInit(options.get("worker_init_fn"))
+    return options
+
+
 def _signal_sets(pid: int) -> dict[str, int]:
     with open(f"/proc/{pid}/status", encoding="ascii", errors="replace") as file:
         fields = dict(line.split(":", 1) for line in file if line.startswith("Sig"))
