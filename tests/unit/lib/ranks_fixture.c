@@ -70,6 +70,16 @@ void ranks_assert(int status, const char *words, int but)
 	}
 }
 
+void ranks_assert_each(int status, const char *words, int but)
+{
+	for (int rank = 0; rank < RANKS; rank++) {
+		const struct ranks_outcome *outcome = &ranks_outcomes[rank];
+		if (rank != but && (outcome->status != status || !strstr(outcome->text, words)))
+			fail_msg("rank %d: status %d, not %d: %s", rank, outcome->status, status,
+				outcome->text);
+	}
+}
+
 int ranks_setup(const char *folder)
 {
 	static const char *const foreign[] = { "PMIX_RANK", "PMIX_NAMESPACE", "SLURM_JOB_ID",

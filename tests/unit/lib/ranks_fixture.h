@@ -29,6 +29,9 @@ void ranks_run(ranks_body *body, bool ended);
 /* All ranks but `but` (-1: none) came to `status` with the same line, which has `words` in it. */
 void ranks_assert(int status, const char *words, int but);
 
+/* All ranks but `but` came to `status`, whatever their lines; those have `words` in them. */
+void ranks_assert_each(int status, const char *words, int but);
+
 /* In a body: returns the number of its line unless the call is refused with these words. */
 #define RANKS_REFUSED(call, words) \
 	do { \

@@ -68,10 +68,7 @@ static void it_is_known_where_the_ranks_stood(void **state)
 	struct flight_list list;
 	struct err err;
 	ranks_run(one_dies, false);
-	for (int rank = 0; rank < RANKS; rank++)
-		if (rank != 1 && ranks_outcomes[rank].status != MUSTER_LOST)
-			fail_msg("rank %d: %d: %s", rank, ranks_outcomes[rank].status,
-				ranks_outcomes[rank].text);
+	ranks_assert_each(MUSTER_LOST, "", 1);
 	assert_int_equal(flight_files_read(files_path("run"), &list, &err), 0);
 	assert_int_equal(list.count, RANKS);
 	for (int rank = 0; rank < RANKS; rank++) {
@@ -96,10 +93,7 @@ static int all_finish(struct muster *muster, int rank)
 static void an_end_in_order_leaves_no_record(void **state)
 {
 	ranks_run(all_finish, true);
-	for (int rank = 0; rank < RANKS; rank++)
-		if (ranks_outcomes[rank].status != MUSTER_OK)
-			fail_msg("rank %d: %d: %s", rank, ranks_outcomes[rank].status,
-				ranks_outcomes[rank].text);
+	ranks_assert_each(MUSTER_OK, "", -1);
 	assert_int_equal(access(files_path("run/standing"), F_OK), -1);
 	/* The attempt before keeps its place. */
 	assert_int_equal(access(files_path("run/standing-before/rank-00001"), F_OK), 0);

@@ -90,10 +90,7 @@ static void run(struct odd how)
 
 static void assert_step(int64_t step)
 {
-	for (int rank = 0; rank < RANKS; rank++)
-		if (ranks_outcomes[rank].status != 100 + (int)step)
-			fail_msg("rank %d: status %d: %s", rank, ranks_outcomes[rank].status,
-				ranks_outcomes[rank].text);
+	ranks_assert_each(100 + (int)step, "", -1);
 }
 
 static void all_ranks_begin_where_the_newest_checkpoint_stands(void **state)

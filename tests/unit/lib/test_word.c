@@ -55,10 +55,7 @@ static int stop_together(struct muster *muster, int rank)
 static void a_flag_is_known_to_all_at_the_next_call(void **state)
 {
 	ranks_run(stop_together, false);
-	for (int rank = 0; rank < RANKS; rank++)
-		if (ranks_outcomes[rank].status != 108)
-			fail_msg("rank %d: %d: %s", rank, ranks_outcomes[rank].status,
-				ranks_outcomes[rank].text);
+	ranks_assert_each(108, "", -1);
 }
 
 static int one_dies(struct muster *muster, int rank)
@@ -99,12 +96,7 @@ static void who_is_gone_or_stands_still_is_named(void **state)
 {
 	for (int times = 0; times < 20; times++) {
 		ranks_run(times > 0 ? one_dies_at_once : one_dies, false);
-		for (int rank = 0; rank < RANKS; rank++)
-			if (rank != 1
-				&& (ranks_outcomes[rank].status != MUSTER_LOST
-					|| !strstr(ranks_outcomes[rank].text, "word: rank 1 (on ")))
-				fail_msg("rank %d: %d: %s", rank, ranks_outcomes[rank].status,
-					ranks_outcomes[rank].text);
+		ranks_assert_each(MUSTER_LOST, "word: rank 1 (on ", 1);
 	}
 	ranks_run(one_stands_still, false);
 	ranks_assert(MUSTER_LOST, "word: no word 4 from rank 2 (on ", 2);
@@ -153,17 +145,9 @@ static int one_dies_before_it_gives(struct muster *muster, int rank)
 static void rank_0_gets_what_each_rank_gives(void **state)
 {
 	ranks_run(gather, false);
-	for (int rank = 0; rank < RANKS; rank++)
-		if (ranks_outcomes[rank].status != MUSTER_OK)
-			fail_msg("rank %d: %d: %s", rank, ranks_outcomes[rank].status,
-				ranks_outcomes[rank].text);
+	ranks_assert_each(MUSTER_OK, "", -1);
 	ranks_run(one_dies_before_it_gives, false);
-	for (int rank = 0; rank < RANKS; rank++)
-		if (rank != 2
-			&& (ranks_outcomes[rank].status != MUSTER_LOST
-				|| !strstr(ranks_outcomes[rank].text, "word: rank 2 (on ")))
-			fail_msg("rank %d: %d: %s", rank, ranks_outcomes[rank].status,
-				ranks_outcomes[rank].text);
+	ranks_assert_each(MUSTER_LOST, "word: rank 2 (on ", 2);
 }
 
 static int refuse_all(struct muster *muster, int rank)

@@ -202,10 +202,7 @@ static void run(struct odd how)
 
 static void assert_found(int64_t step)
 {
-	for (int rank = 0; rank < RANKS; rank++)
-		if (ranks_outcomes[rank].status != 100 + (int)step)
-			fail_msg("rank %d: status %d: %s", rank, ranks_outcomes[rank].status,
-				ranks_outcomes[rank].text);
+	ranks_assert_each(100 + (int)step, "", -1);
 }
 
 static int files_of(const char *folder, const char *word)
@@ -347,10 +344,7 @@ static int refuse(struct muster *muster, int rank)
 static void what_cannot_be_is_refused(void **state)
 {
 	ranks_run(refuse, true);
-	for (int rank = 0; rank < RANKS; rank++)
-		if (ranks_outcomes[rank].status != MUSTER_OK)
-			fail_msg("rank %d: line %d: %s", rank, ranks_outcomes[rank].status,
-				ranks_outcomes[rank].text);
+	ranks_assert_each(MUSTER_OK, "", -1);
 }
 
 static int setup(void **state)
