@@ -1,4 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+/* Pieces of data are sent with their frames, and wait at rank 0 until those of all ranks are there.
+ */
 #include "config.h"
 #include "launch/step_word_data.h"
 

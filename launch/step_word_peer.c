@@ -1,4 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+/* Moves frames and pieces of data through one socket without waiting for it. */
 #include "launch/step_word_peer.h"
 
 #include <errno.h>
