@@ -157,6 +157,17 @@ static int by_step(const void *a, const void *b)
 	return (x > y) - (x < y);
 }
 
+/* A folder that changes while it is read in several calls may list an entry twice. Returns how many
+ * of the sorted steps are left. */
+static size_t drop_twins(int64_t *steps, size_t count)
+{
+	size_t left = 0;
+	for (size_t i = 0; i < count; i++)
+		if (left == 0 || steps[i] != steps[left - 1])
+			steps[left++] = steps[i];
+	return left;
+}
+
 int ckpt_dir_steps(const struct ckpt_dir *dir, int64_t **steps, size_t *count, struct err *err)
 {
 	*steps = NULL;
@@ -187,6 +198,7 @@ int ckpt_dir_steps(const struct ckpt_dir *dir, int64_t **steps, size_t *count, s
 	}
 	if (*count > 0) /* otherwise *steps is NULL */
 		qsort(*steps, *count, sizeof **steps, by_step);
+	*count = drop_twins(*steps, *count);
 	return 0;
 }
 

@@ -10,6 +10,8 @@
 #include <string.h>
 #include <sys/stat.h>
 #include <cmocka.h>
+#include <dirent.h>
+#include <dlfcn.h>
 
 #include "checkpoint/directory/pin.h"
 #include "checkpoint/directory/remove.h"
@@ -27,6 +29,29 @@ static const char *const shard_names[] = { "manifest.json", "config.json",
 	"optimizer-00001-of-00001.safetensors" };
 
 #define SHARDS (sizeof shard_names / sizeof shard_names[0])
+
+/* A file system that is read in several calls may list an entry twice when the folder changes in
+ * between. */
+static bool lists_twice;
+
+struct dirent *readdir(DIR *stream)
+{
+	static struct dirent *(*real)(DIR *);
+	static struct dirent again;
+	static bool has_again;
+	if (!real)
+		*(void **)&real = dlsym(RTLD_NEXT, "readdir");
+	if (has_again) {
+		has_again = false;
+		return &again;
+	}
+	struct dirent *entry = real(stream);
+	if (entry && lists_twice) {
+		again = *entry;
+		has_again = true;
+	}
+	return entry;
+}
 
 static void saved_state_comes_back(void **state)
 {
@@ -368,6 +393,21 @@ static void own_leftovers_are_tidied(void **state)
 	ckpt_fixture_close(&run);
 }
 
+static void what_is_listed_twice_counts_once(void **state)
+{
+	struct ckpt_fixture run;
+	ckpt_fixture_open(&run, files_path("twice"));
+	for (int64_t step = 1; step <= 4; step++)
+		ckpt_fixture_save(&run, step);
+	lists_twice = true;
+	assert_int_equal(remove_expired(&run.dir, &(struct retention) { .keep_last = 3 },
+						 run.owner.token, NULL),
+		0);
+	lists_twice = false;
+	ckpt_fixture_steps_are(&run, (int64_t[]) { 2, 3, 4 }, 3);
+	ckpt_fixture_close(&run);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -386,6 +426,7 @@ int main(void)
 		cmocka_unit_test(wrong_snapshots_are_refused),
 		cmocka_unit_test(a_directory_that_cannot_be_used_is_told_of),
 		cmocka_unit_test(retention_removes_folders),
+		cmocka_unit_test(what_is_listed_twice_counts_once),
 	};
 	return cmocka_run_group_tests(tests, files_setup, files_teardown);
 }
