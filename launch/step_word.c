@@ -11,7 +11,6 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/eventfd.h>
-#include <sys/socket.h>
 #include <unistd.h>
 
 #include "common/thread.h"
@@ -20,6 +19,7 @@
 #include "launch/step_word_peer.h"
 
 #define NEWS_SECONDS 1.0      /* between two messages about who is missing */
+#define LOOK_SECONDS 0.25     /* between two looks at whether there is news */
 #define RECONNECT_SECONDS 0.1 /* between two tries to reach the rank above */
 
 struct step_word {
@@ -257,17 +257,22 @@ static void end_peer(struct step_word *word, struct step_word_peer *peer)
 	peer->fd = -1;
 }
 
+/* Receives what poll has found. A connection in the making is looked after in any case. */
 static void serve(struct step_word *word, struct step_word_peer *peer)
 {
-	int error = 0;
-	socklen_t size = sizeof error;
+	if (peer->fd >= 0 && (peer->ready || !peer->came) && !receive(word, peer))
+		end_peer(word, peer);
+	peer->ready = false;
+}
+
+/* Sends what has been posted. A connection has come about once its hello is on its way. */
+static void flush(struct step_word *word, struct step_word_peer *peer)
+{
 	if (peer->fd < 0)
 		return;
-	if ((!peer->came
-			&& (getsockopt(peer->fd, SOL_SOCKET, SO_ERROR, &error, &size) < 0 || error != 0))
-		|| !receive(word, peer) || !step_word_peer_send(peer))
+	if (!step_word_peer_send(peer)) {
 		end_peer(word, peer);
-	else if (peer->to_send == 0 && !peer->came) {
+	} else if (peer->to_send == 0 && !peer->came) {
 		peer->came = true;
 		pthread_cond_broadcast(&word->changed);
 	}
@@ -307,32 +312,43 @@ static void accept_below(struct step_word *word)
 
 /* ---- the thread ---- */
 
-static int add_poll(struct pollfd *fds, int used, const struct step_word_peer *peer)
+/* What the thread waits for. */
+struct waits {
+	struct pollfd fds[STEP_WORD_FANOUT + 3];
+	struct step_word_peer *peers[STEP_WORD_FANOUT + 3]; /* NULL: of the thread itself */
+	int used;
+	double seconds;
+};
+
+static void add_peer(struct waits *waits, struct step_word_peer *peer)
 {
 	if (peer->fd < 0)
-		return used;
-	fds[used] = (struct pollfd) { .fd = peer->fd,
+		return;
+	waits->fds[waits->used] = (struct pollfd) { .fd = peer->fd,
 		.events = (short)(POLLIN | (step_word_peer_has_to_send(peer) ? POLLOUT : 0)) };
-	return used + 1;
+	waits->peers[waits->used++] = peer;
 }
 
 static void await_work(struct step_word *word)
 {
-	struct pollfd fds[STEP_WORD_FANOUT + 3] = { { .fd = word->wake, .events = POLLIN } };
-	double seconds = INFINITY;
+	struct waits waits = { .fds[0] = { .fd = word->wake, .events = POLLIN },
+		.used = 2,
+		.seconds = LOOK_SECONDS };
 	uint64_t count;
-	fds[1] = (struct pollfd) { .fd = rank_links_poll(word->links, &seconds), .events = POLLIN };
+	waits.fds[1] =
+		(struct pollfd) { .fd = rank_links_poll(word->links, &waits.seconds), .events = POLLIN };
 	pthread_mutex_lock(&word->lock);
-	int used = add_poll(fds, 2, &word->above);
+	add_peer(&waits, &word->above);
 	for (int i = 0; i < word->below_count; i++)
-		used = add_poll(fds, used, &word->below[i]);
+		add_peer(&waits, &word->below[i]);
 	if (word->above.rank >= 0 && word->above.fd < 0 && !word->above.came)
-		seconds = fmin(seconds, RECONNECT_SECONDS);
-	if (word->said > word->heard)
-		seconds = fmin(seconds, NEWS_SECONDS);
+		waits.seconds = fmin(waits.seconds, RECONNECT_SECONDS);
 	pthread_mutex_unlock(&word->lock);
-	poll(fds, (nfds_t)used, isinf(seconds) ? -1 : (int)(seconds * 1000) + 1);
-	(void)!read(word->wake, &count, sizeof count);
+	poll(waits.fds, (nfds_t)waits.used, (int)(waits.seconds * 1000) + 1);
+	for (int i = 2; i < waits.used; i++)
+		waits.peers[i]->ready = waits.fds[i].revents != 0;
+	if (waits.fds[0].revents)
+		(void)!read(word->wake, &count, sizeof count);
 }
 
 /* False: over. */
@@ -346,12 +362,9 @@ static bool work(struct step_word *word)
 		serve(word, &word->below[i]);
 	if (clock_now() >= word->news)
 		tell_news(word);
-	/* What that has posted goes out at once. */
-	for (int i = -1; i < word->below_count; i++) {
-		struct step_word_peer *peer = i < 0 ? &word->above : &word->below[i];
-		if (peer->fd >= 0 && !step_word_peer_send(peer))
-			end_peer(word, peer);
-	}
+	flush(word, &word->above);
+	for (int i = 0; i < word->below_count; i++)
+		flush(word, &word->below[i]);
 	bool go_on = !word->over;
 	pthread_mutex_unlock(&word->lock);
 	return go_on;
@@ -434,6 +447,19 @@ static void wake(struct step_word *word)
 	(void)!write(word->wake, &(uint64_t) { 1 }, sizeof(uint64_t));
 }
 
+/* Whether nothing is left for the thread. The one frame that goes up is sent here: that is less
+ * work than to wake the thread for it. */
+static bool send_up(struct step_word *word)
+{
+	struct step_word_peer *above = &word->above;
+	if (above->fd >= 0 && above->came && above->to_send > 0 && !step_word_peer_send(above))
+		return false;
+	for (int i = 0; i < word->below_count; i++)
+		if (step_word_peer_has_to_send(&word->below[i]))
+			return false;
+	return !step_word_peer_has_to_send(above);
+}
+
 void step_word_say(struct step_word *word, uint64_t flags)
 {
 	pthread_mutex_lock(&word->lock);
@@ -442,8 +468,10 @@ void step_word_say(struct step_word *word, uint64_t flags)
 	if (word->said++ == word->heard)
 		add_own(word);
 	pass(word);
+	bool sent = send_up(word);
 	pthread_mutex_unlock(&word->lock);
-	wake(word);
+	if (!sent)
+		wake(word);
 }
 
 enum step_word_end step_word_wait(struct step_word *word, uint64_t step, struct deadline deadline,

@@ -16,6 +16,7 @@
 struct step_word_peer {
 	int rank, fd; /* -1: no connection yet */
 	bool came;    /* there was one */
+	bool ready;   /* poll has found something; the thread's alone */
 	unsigned char in[STEP_WORD_FRAME], out[STEP_WORD_FRAMES * STEP_WORD_FRAME + RANK_LINKS_HELLO];
 	size_t have, to_send;
 	struct step_word_queue queue; /* above: what is gathered, beside `out` */
