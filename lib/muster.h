@@ -470,6 +470,11 @@ MUSTER_API int muster_saved_tensor(const struct muster_saved *saved, int state, 
 MUSTER_API int muster_saved_read(struct muster_saved *saved, const char *name, uint64_t first,
 	uint64_t count, void *data);
 
+/* Reads the elements of a tensor whose index in each dimension d is in [offset[d], offset[d] +
+ * shape[d]), likewise, however many boxes they were saved in. Since 0.7. */
+MUSTER_API int muster_saved_read_box(struct muster_saved *saved, const char *name,
+	const int64_t *offset, const int64_t *shape, void *data);
+
 /* NULL is allowed. */
 MUSTER_API void muster_saved_close(struct muster_saved *saved);
 

@@ -149,24 +149,50 @@ int muster_saved_tensor(const struct muster_saved *saved, int state, size_t inde
 	return MUSTER_OK;
 }
 
-static int check_read(struct muster_saved *saved, const char *name, uint64_t first, uint64_t count,
+/* The tensor that a read is of; NULL with err set if it can't be read. */
+static const struct safetensors_tensor *find_readable(struct muster_saved *saved, const char *name,
 	struct err *err)
 {
+	if (muster_check_given(saved, "the struct muster_saved", err) < 0
+		|| muster_check_given(name, "the name of a tensor", err) < 0)
+		return NULL;
 	const struct safetensors_tensor *tensor = ckpt_tensor_find(saved->ckpt, name);
-	uint64_t elements;
-	if (!tensor)
-		return err_fail(err, EXIT_DATA,
+	if (!tensor) {
+		err_fail(err, EXIT_DATA,
 			"checkpoint: couldn't read tensor %.200s: step %" PRId64 " has none of this name", name,
 			muster_saved_step(saved));
-	if (safetensors_dtype_bits(tensor->dtype) % 8
-		|| safetensors_elements(tensor->shape, tensor->dims, &elements) < 0)
-		return err_fail(err, EXIT_USAGE,
-			"checkpoint: couldn't read tensor %.200s: its elements are not whole bytes", name);
+		return NULL;
+	}
+	if (safetensors_dtype_bits(tensor->dtype) % 8 == 0)
+		return tensor;
+	err_fail(err, EXIT_USAGE,
+		"checkpoint: couldn't read tensor %.200s: its elements are not whole bytes", name);
+	return NULL;
+}
+
+static int check_range(const struct safetensors_tensor *tensor, uint64_t first, uint64_t count,
+	struct err *err)
+{
+	uint64_t elements = 0;
+	safetensors_elements(tensor->shape, tensor->dims, &elements);
 	if (first > elements || count > elements - first)
 		return err_fail(err, EXIT_USAGE,
 			"checkpoint: couldn't read elements %" PRIu64 " to %" PRIu64
 			" of tensor %.200s: it has %" PRIu64,
-			first, first + count, name, elements);
+			first, first + count, tensor->name, elements);
+	return 0;
+}
+
+static int check_box(const struct safetensors_tensor *tensor, const int64_t *offset,
+	const int64_t *shape, struct err *err)
+{
+	for (int d = 0; d < tensor->dims; d++)
+		if (offset[d] < 0 || shape[d] < 0 || shape[d] > tensor->shape[d]
+			|| offset[d] > tensor->shape[d] - shape[d])
+			return err_fail(err, EXIT_USAGE,
+				"checkpoint: couldn't read indices %" PRId64 " to %" PRId64
+				" of dimension %d of tensor %.200s: it has %" PRId64,
+				offset[d], offset[d] + shape[d], d, tensor->name, tensor->shape[d]);
 	return 0;
 }
 
@@ -174,11 +200,30 @@ int muster_saved_read(struct muster_saved *saved, const char *name, uint64_t fir
 	void *data)
 {
 	struct err err;
-	if (muster_check_given(saved, "the struct muster_saved", &err) < 0
-		|| muster_check_given(name, "the name of a tensor", &err) < 0
-		|| check_read(saved, name, first, count, &err) < 0
+	const struct safetensors_tensor *tensor = find_readable(saved, name, &err);
+	if (!tensor || check_range(tensor, first, count, &err) < 0
 		|| (count > 0 && muster_check_given(data, "the place for the elements", &err) < 0)
 		|| (count > 0 && ckpt_read_tensor(saved->ckpt, name, first, count, data, &err) != 0))
+		return muster_failed(&err);
+	return MUSTER_OK;
+}
+
+int muster_saved_read_box(struct muster_saved *saved, const char *name, const int64_t *offset,
+	const int64_t *shape, void *data)
+{
+	struct err err;
+	const struct safetensors_tensor *tensor = find_readable(saved, name, &err);
+	uint64_t count = 0;
+	if (!tensor
+		|| (tensor->dims > 0
+			&& (muster_check_given(offset, "the offset of the box", &err) < 0
+				|| muster_check_given(shape, "the shape of the box", &err) < 0))
+		|| check_box(tensor, offset, shape, &err) < 0)
+		return muster_failed(&err);
+	safetensors_elements(shape, tensor->dims, &count);
+	if (count > 0
+		&& (muster_check_given(data, "the place for the elements", &err) < 0
+			|| ckpt_read_box(saved->ckpt, name, offset, shape, data, &err) != 0))
 		return muster_failed(&err);
 	return MUSTER_OK;
 }

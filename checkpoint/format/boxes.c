@@ -172,3 +172,56 @@ int box_runs(const struct box *box, uint64_t first, uint64_t count, box_run *run
 	}
 	return result;
 }
+
+/* The elements that two boxes have in common. Those from dimension `outer` on lie together in
+ * both. */
+struct common {
+	int64_t begin[SAFETENSORS_DIMS], size[SAFETENSORS_DIMS];
+	int outer;
+	uint64_t rows, length; /* how many of these runs there are; their elements */
+};
+
+static bool intersect(const struct box *a, const struct box *b, struct common *common)
+{
+	int d;
+	*common = (struct common) { .rows = 1, .length = 1 };
+	for (d = 0; d < a->dims; d++) {
+		int64_t end_a = a->offset[d] + a->size[d], end_b = b->offset[d] + b->size[d];
+		common->begin[d] = a->offset[d] > b->offset[d] ? a->offset[d] : b->offset[d];
+		common->size[d] = (end_a < end_b ? end_a : end_b) - common->begin[d];
+		if (common->size[d] <= 0)
+			return false;
+	}
+	while (d > 0 && common->size[d - 1] == a->size[d - 1] && common->size[d - 1] == b->size[d - 1])
+		d--;
+	common->outer = d > 0 ? d - 1 : 0;
+	for (d = 0; d < a->dims; d++)
+		*(d < common->outer ? &common->rows : &common->length) *= (uint64_t)common->size[d];
+	return true;
+}
+
+/* The number of an element in the box, given by its index in the whole tensor. */
+static uint64_t number_in(const struct box *box, const int64_t *index)
+{
+	uint64_t number = 0;
+	for (int d = 0; d < box->dims; d++)
+		number = number * (uint64_t)box->size[d] + (uint64_t)(index[d] - box->offset[d]);
+	return number;
+}
+
+int box_common(const struct box *box, const struct box *wanted, box_run *run, void *arg)
+{
+	struct common common;
+	int64_t index[SAFETENSORS_DIMS];
+	int result = 0;
+	if (!intersect(box, wanted, &common))
+		return 0;
+	memcpy(index, common.begin, sizeof index);
+	for (uint64_t row = 0; result == 0 && row < common.rows; row++) {
+		result = run(arg, box, number_in(box, index), common.length, number_in(wanted, index));
+		for (int d = common.outer - 1; d >= 0 && ++index[d] == common.begin[d] + common.size[d];
+			 d--)
+			index[d] = common.begin[d];
+	}
+	return result;
+}

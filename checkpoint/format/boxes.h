@@ -46,4 +46,8 @@ typedef int box_run(void *arg, const struct box *box, uint64_t first, uint64_t c
  * Returns its last result. */
 int box_runs(const struct box *box, uint64_t first, uint64_t count, box_run *run, void *arg);
 
+/* Calls `run` for all elements that two boxes of one tensor have in common; its `at` counts the
+ * elements of `wanted`. Returns its last result. */
+int box_common(const struct box *box, const struct box *wanted, box_run *run, void *arg);
+
 #endif

@@ -86,6 +86,11 @@ size_t ckpt_tensor_boxes(const struct ckpt *ckpt, size_t index);
 int ckpt_read_tensor(struct ckpt *ckpt, const char *name, uint64_t first, uint64_t count, void *out,
 	struct err *err);
 
+/* Reads the elements of a tensor whose index in each dimension d is in [offset[d], offset[d] +
+ * size[d]), in row-major order, likewise. */
+int ckpt_read_box(struct ckpt *ckpt, const char *name, const int64_t *offset, const int64_t *size,
+	void *out, struct err *err);
+
 /* Reads values.json. *text is malloc'ed and the caller's, with a NUL after its *size bytes; NULL
  * when the checkpoint has no such file. */
 int ckpt_read_values(struct ckpt *ckpt, char **text, size_t *size, struct err *err);

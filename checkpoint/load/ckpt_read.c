@@ -68,6 +68,16 @@ static int read_run(void *arg, const struct box *box, uint64_t first, uint64_t c
 		reading->err);
 }
 
+/* The bytes of an element; -1 where they are no whole ones. */
+static int element_width(const struct place *place, struct err *err)
+{
+	unsigned bits = safetensors_dtype_bits(place->tensor.dtype);
+	return bits % 8 == 0
+		? (int)(bits / 8)
+		: err_set(err, "checkpoint: tensor %s has elements of %u bits, which can't be read in part",
+			place->tensor.name, bits);
+}
+
 int ckpt_read_tensor(struct ckpt *ckpt, const char *name, uint64_t first, uint64_t count, void *out,
 	struct err *err)
 {
@@ -75,15 +85,36 @@ int ckpt_read_tensor(struct ckpt *ckpt, const char *name, uint64_t first, uint64
 	uint64_t elements = place ? ckpt_elements(&place->tensor) : 0;
 	if (!place || first > elements || count > elements - first)
 		return no_range(ckpt, "weights", name, first, count, err);
-	unsigned bits = safetensors_dtype_bits(place->tensor.dtype);
-	if (bits % 8)
-		return err_set(err,
-			"checkpoint: tensor %s has elements of %u bits, which can't be read in part", name,
-			bits);
-	struct reading reading = { out, first, bits / 8, err };
-	int result = 0;
+	int width = element_width(place, err), result = width < 0 ? -1 : 0;
+	struct reading reading = { out, first, (unsigned)width, err };
 	for (size_t i = 0; result == 0 && i < place->box_count; i++)
 		result = box_runs(&place->boxes[i], first, count, read_run, &reading);
+	return result;
+}
+
+static bool is_in(const int64_t *offset, const int64_t *size,
+	const struct safetensors_tensor *tensor)
+{
+	for (int d = 0; d < tensor->dims; d++)
+		if (offset[d] < 0 || size[d] < 0 || size[d] > tensor->shape[d]
+			|| offset[d] > tensor->shape[d] - size[d])
+			return false;
+	return true;
+}
+
+int ckpt_read_box(struct ckpt *ckpt, const char *name, const int64_t *offset, const int64_t *size,
+	void *out, struct err *err)
+{
+	const struct place *place = ckpt_place_find(ckpt, name);
+	if (!place || !is_in(offset, size, &place->tensor))
+		return err_fail(err, EXIT_DATA, "checkpoint: %s has no such box of %s", ckpt->name, name);
+	int width = element_width(place, err), result = width < 0 ? -1 : 0;
+	struct reading reading = { out, 0, (unsigned)width, err };
+	struct box wanted = { .dims = place->tensor.dims };
+	memcpy(wanted.offset, offset, (size_t)wanted.dims * sizeof *offset);
+	memcpy(wanted.size, size, (size_t)wanted.dims * sizeof *size);
+	for (size_t i = 0; result == 0 && i < place->box_count; i++)
+		result = box_common(&place->boxes[i], &wanted, read_run, &reading);
 	return result;
 }
 

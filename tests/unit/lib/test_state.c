@@ -345,6 +345,16 @@ static void reading_has_its_lines(void **state)
 		"tensor no such: step 6 has none");
 	assert_refused(muster_saved_read(saved, "random", 0, 1, NULL), MUSTER_USAGE,
 		"NULL as the place");
+	const int64_t zero[8] = { 0 }, most[8] = { INT64_MAX, 1, 1, 1, 1, 1, 1, 1 };
+	assert_refused(muster_saved_read_box(saved, "no such", zero, zero, NULL), MUSTER_DATA,
+		"tensor no such: step 6 has none");
+	assert_ok(muster_saved_read_box(saved, "random", zero, zero, NULL));
+	assert_refused(muster_saved_read_box(saved, "random", zero, most, &tensor), MUSTER_USAGE,
+		"of dimension 0 of tensor random");
+	assert_refused(muster_saved_read_box(saved, "random", most, most, &tensor), MUSTER_USAGE,
+		"of dimension 0 of tensor random");
+	assert_refused(muster_saved_read_box(saved, "random", NULL, zero, &tensor), MUSTER_USAGE,
+		"NULL as the offset");
 	assert_refused(muster_saved_values(NULL, &text), MUSTER_USAGE, "muster_saved");
 	muster_saved_close(saved);
 	muster_saved_close(NULL);

@@ -104,6 +104,33 @@ static void reads_as_the_whole(const struct box *boxes, size_t count, uint64_t e
 	}
 }
 
+/* Any other box of the tensor, out of those that it is cut into. */
+static void any_box_is_read(const struct box *boxes, size_t count, const int64_t *shape)
+{
+	static uint32_t tensor[ELEMENTS], box[ELEMENTS], out[ELEMENTS], expected[ELEMENTS];
+	for (uint32_t i = 0; i < ELEMENTS; i++)
+		tensor[i] = i * 2654435761u;
+	for (int try = 0; try < 4; try++) {
+		struct box wanted = whole(boxes->dims, shape);
+		uint64_t copied = 0, elements;
+		for (int d = 0; d < wanted.dims; d++) {
+			wanted.offset[d] = draw(shape[d] + 1);
+			wanted.size[d] = draw(shape[d] - wanted.offset[d] + 1);
+		}
+		safetensors_elements(wanted.size, wanted.dims, &elements);
+		fill_box(&wanted, tensor, expected);
+		memset(out, 0, sizeof out);
+		for (size_t i = 0; i < count; i++) {
+			struct copy copy = { box, out, 0, 0 };
+			fill_box(&boxes[i], tensor, box);
+			assert_int_equal(box_common(&boxes[i], &wanted, copy_run, &copy), 0);
+			copied += copy.copied;
+		}
+		assert_int_equal(copied, elements);
+		assert_memory_equal(out, expected, elements * sizeof *out);
+	}
+}
+
 static void however_it_is_cut_the_boxes_are_the_tensor(void **state)
 {
 	struct box boxes[BOXES];
@@ -121,6 +148,7 @@ static void however_it_is_cut_the_boxes_are_the_tensor(void **state)
 		if (boxes_check(boxes, count, &err) < 0)
 			fail_msg("seed %llu: %s", (unsigned long long)begun, err.text);
 		reads_as_the_whole(boxes, count, elements);
+		any_box_is_read(boxes, count, shape);
 		seed = begun;
 	}
 }
@@ -137,6 +165,12 @@ static void a_walk_ends_where_it_is_told_to(void **state)
 	int calls = 0;
 	box.size[1] = 3;
 	assert_int_equal(box_runs(&box, 0, 64, enough, &calls), -7);
+	assert_int_equal(calls, 2);
+	calls = 0;
+	assert_int_equal(box_common(&box, &box, enough, &calls), 0);
+	assert_int_equal(calls, 1); /* all of it lies together */
+	struct box wanted = whole(2, (int64_t[]) { 8, 8 });
+	assert_int_equal(box_common(&box, &wanted, enough, &calls), -7);
 	assert_int_equal(calls, 2);
 }
 
