@@ -7,6 +7,8 @@ dist_package_DATA = \
 	python/muster/_programs.py \
 	python/muster/beginning.py \
 	python/muster/data.py \
+	python/muster/dcp.py \
+	python/muster/directory.py \
 	python/muster/ending.py \
 	python/muster/errors.py \
 	python/muster/generators.py \

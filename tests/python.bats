@@ -92,23 +92,9 @@ import muster'
     [[ $output = *"rank 0 is done after step 32"* ]]
 }
 
-# A block of doc/pytorch.md goes on from the first one, which makes the run, or makes its own.
 @test "every program in doc/pytorch.md runs" {
-    cat >"$BATS_TEST_TMPDIR/blocks.py" <<'END'
-import pathlib, re, subprocess, sys
-text = pathlib.Path(sys.argv[1]).read_text()
-first, *others = re.findall(r"^```python\n(.*?)^```$", text, re.M | re.S)
-assert len(others) >= 7, len(others)
-for number, block in enumerate(others):
-    program = pathlib.Path(sys.argv[2], f"block{number}.py")
-    whole = block if "muster.init()" in block else first + "\n" + block
-    program.write_text(whole.replace("/shared/", f"{sys.argv[2]}/{number}-"))
-    print(f"--- block {number + 2}", flush=True)
-    done = subprocess.run([sys.executable, program], cwd=sys.argv[2], timeout=300)
-    assert done.returncode == 0, block
-END
-    run /usr/bin/python3 "$BATS_TEST_TMPDIR/blocks.py" "$MUSTER_TOP/doc/pytorch.md" \
-        "$BATS_TEST_TMPDIR"
+    run /usr/bin/python3 "$MUSTER_TOP/tests/lib/doc_programs.py" "$MUSTER_TOP/doc/pytorch.md" \
+        "$BATS_TEST_TMPDIR" 7
     echo "$output"
     [ "$status" -eq 0 ]
     [[ $output != *Traceback* ]]

@@ -46,6 +46,17 @@ venv() {
     [[ $output = *"Ran "* && $output != *skipped* ]]
 }
 
+@test "every program in doc/pytorch-dcp.md runs" {
+    [ -e "$MUSTER_BUILD/venv-torch/complete" ] || skip "no PyTorch"
+    export MUSTER_LIBRARY=$MUSTER_PREFIX/lib/libmuster.so.0 PYTHONDONTWRITEBYTECODE=1
+    export PYTHONPATH=$MUSTER_PREFIX/share/muster/python
+    run "$MUSTER_BUILD/venv-torch/bin/python" "$MUSTER_TOP/tests/lib/doc_programs.py" \
+        "$MUSTER_TOP/doc/pytorch-dcp.md" "$BATS_TEST_TMPDIR" 1
+    echo "$output"
+    [ "$status" -eq 0 ]
+    [[ $output != *Traceback* ]]
+}
+
 # torchrun passes its own SIGTERM on to the ranks, and waits for them.
 @test "torchrun: a notice saves the state, and the next start goes on from there" {
     [ -e "$MUSTER_BUILD/venv-torch/complete" ] || skip "no PyTorch"

@@ -64,7 +64,8 @@ EXTRA_DIST += tests/python.bats tests/python_newest.bats tests/python/ranks.py \
 	tests/python/late_gpu.py tests/python/starter.py tests/python/program.py \
 	tests/python/test_values.py tests/python/test_order.py tests/python/test_objects.py \
 	tests/python/test_phases.py tests/python/test_streams.py tests/python/test_handover.py \
-	tests/python/test_run.py tests/cluster/pytorch.bats tests/cluster/wheel.bats
+	tests/python/test_run.py tests/python/test_dcp.py tests/python/dcp_program.py \
+	tests/lib/doc_programs.py tests/cluster/pytorch.bats tests/cluster/wheel.bats
 
 EXTRA_DIST += tests/unit/trainer/cpu/threads_sample.h
 EXTRA_DIST += tests/unit/files.h tests/unit/hang.h tests/unit/quiet.h tests/unit/skip_main.h \

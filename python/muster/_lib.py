@@ -154,6 +154,10 @@ _SIGNATURES: dict[str, tuple[Any, list[Any]]] = {
     "muster_saved_count": (c_size_t, [Handle, c_int]),
     "muster_saved_tensor": (c_int, [Handle, c_int, c_size_t, POINTER(Tensor)]),
     "muster_saved_read": (c_int, [Handle, c_char_p, c_uint64, c_uint64, c_void_p]),
+    "muster_saved_read_box": (
+        c_int,
+        [Handle, c_char_p, POINTER(c_int64), POINTER(c_int64), c_void_p],
+    ),
     "muster_saved_close": (None, [Handle]),
     "muster_end": (c_int, [Handle, Handle, c_void_p, c_int, c_double]),
 }

@@ -9,8 +9,9 @@ from collections.abc import Mapping
 from typing import Any
 
 from . import _lib, generators, objects
+from .directory import values_of
 from .errors import Usage
-from .run import Run, values_of
+from .run import Run
 from .tensors import Reader
 from .values import Decoder
 

@@ -13,9 +13,23 @@ from typing import TYPE_CHECKING, Any
 from . import _lib, errors, process
 
 if TYPE_CHECKING:
-    from .run import Run
+    from typing import Protocol
 
-_run: Run | None = None
+    class Owner(Protocol):
+        """What owns a checkpoint directory: a run."""
+
+        world: process.World
+        directory: str
+        timeout: float
+        ckpt: Any
+        ended: bool
+
+        def finish(self) -> None: ...
+
+        def give_up(self) -> bool: ...
+
+
+_run: Owner | None = None
 _hooked = False
 _status: int | None = None  # of the process, once it has failed
 
@@ -46,6 +60,15 @@ def is_lost_peer(error: BaseException) -> bool:
     return isinstance(error, RuntimeError) and any(part in text for part in _LOST_TEXTS)
 
 
+def _root(error: BaseException) -> BaseException:
+    """PyTorch's DCP wraps the errors of all ranks in one of its own."""
+    failures = getattr(error, "failures", None)
+    for failure in failures.values() if isinstance(failures, dict) else ():
+        if isinstance(failure, tuple) and isinstance(failure[0], errors.Error):
+            return failure[0]
+    return error
+
+
 def status_of(error: BaseException) -> int:
     """The exit status for an exception that nobody has caught."""
     if isinstance(error, errors.Error):
@@ -74,7 +97,7 @@ def check_alone() -> None:
         )
 
 
-def register(run: Run) -> None:
+def register(run: Owner) -> None:
     global _run
     _run = run
 
@@ -84,12 +107,13 @@ def _say(text: str) -> None:
 
 
 def _uncaught(before: Any, kind: Any, value: BaseException, trace: Any) -> None:
-    if isinstance(value, errors.Error):
-        _say(str(value))
+    root = _root(value)
+    if isinstance(root, errors.Error):
+        _say(str(root))
     else:
         before(kind, value, trace)
     if not _is_interactive():
-        _fail(value)
+        _fail(root)
 
 
 def _is_interactive() -> bool:
@@ -119,7 +143,7 @@ def _at_exit() -> None:
     global _status
     error = getattr(sys, "last_value", None)
     if error is not None and not _is_interactive():
-        _fail(error)  # if another hook has taken the place of ours
+        _fail(_root(error))  # if another hook has taken the place of ours
     if _status is None:
         _status = _finish()
     if _status != errors.OK:
@@ -151,7 +175,7 @@ def _part(world: Any, ckpt: Any, status: int, timeout: float) -> int:
     return ended
 
 
-def end(run: Run, status: int) -> None:
+def end(run: Owner, status: int) -> None:
     """Collective: all ranks end with this status, once the last save is durable."""
     ended = _part(run.world, run.ckpt, status, run.timeout)
     run.ckpt = None
@@ -159,7 +183,7 @@ def end(run: Run, status: int) -> None:
         raise errors.Error(ended, _lib.error_text())
 
 
-def close(run: Run, status: int, why: bytes) -> None:
+def close(run: Owner, status: int, why: bytes) -> None:
     """This rank ends alone. What was handed over is still written."""
     if run.give_up():
         if run.world.rank == 0 and run.ckpt:

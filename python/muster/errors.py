@@ -3,6 +3,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 OK, FAULT, USAGE, DATA, LOST, REQUEUE = 0, 1, 2, 65, 69, 75
 
 
@@ -14,6 +16,10 @@ class Error(RuntimeError):
         super().__init__(text)
         self.status = status
 
+    def __reduce__(self) -> tuple[Any, ...]:
+        """Ranks send it to each other."""
+        return _rebuilt, (type(self), self.status, str(self))
+
 
 class Usage(Error, ValueError):
     """The program asks for something impossible; the line says what to change."""
@@ -24,3 +30,9 @@ class Usage(Error, ValueError):
 
 class Refused(Usage):
     """A value that can't be saved; the text names its key."""
+
+
+def _rebuilt(kind: type[Error], status: int, text: str) -> Error:
+    error = kind.__new__(kind)
+    Error.__init__(error, status, text)
+    return error

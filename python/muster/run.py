@@ -5,8 +5,6 @@ from __future__ import annotations
 
 import contextlib
 import ctypes
-import json
-import os
 import re
 import sys
 import time
@@ -14,13 +12,14 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
 from . import _lib, data, ending, errors, objects, process, workers
+from .directory import WRITERS, identity_text, open_directory, values_of
 from .errors import Usage
 from .handover import Handover
 from .metrics import Metrics
 from .phases import Phases
 from .rank_state import RankState
 from .tensors import Described, describe, placements
-from .values import Json, dumps
+from .values import dumps
 from .watch import Watch
 
 if TYPE_CHECKING:
@@ -30,7 +29,6 @@ _LOSS = "loss\0"  # beside the names of tensors, which have no U+0000
 _GIVE_UP_SECONDS = 10.0  # for a copy from a GPU
 _STOP = 1  # flag of the word after each step: all ranks stop
 _SAVE = 2  # all ranks save after the next step
-_WRITERS = ("rank0", "node", "all")  # enum muster_writers
 _UNITS = {"s": 1.0, "m": 60.0, "h": 3600.0}
 
 
@@ -86,14 +84,6 @@ class _Every:
         self._last = time.monotonic()
 
 
-def _identity(config: Mapping[str, Any] | None, seed: int) -> str:
-    whole = {"config": dict(config or {}), "seed": seed}
-    try:
-        return json.dumps(whole, allow_nan=False)
-    except (TypeError, ValueError) as error:
-        raise Usage(f"config can't be compared between attempts: {error}") from None
-
-
 class Run:
     """Made by attach()."""
 
@@ -126,8 +116,8 @@ class Run:
         self._models, self._others = models, others
         self._of_rank = RankState(self.world, own)
         self._every, self.timeout = _Every(every), timeout
-        if writers not in _WRITERS:
-            raise Usage(f"writers={writers!r}: give one of {', '.join(_WRITERS)}")
+        if writers not in WRITERS:
+            raise Usage(f"writers={writers!r}: give one of {', '.join(WRITERS)}")
         self._writers = writers
         self._seed_generators = seed_generators
         self._loaders: dict[str, Any] = {}
@@ -135,7 +125,7 @@ class Run:
         self.own_steps = 0  # of this attempt
         self._saved_step = -1
         self._drained = self.ended = False
-        identity = _identity(config, seed)
+        identity = identity_text(config, seed)
         self._watch = Watch(self, hang_timeout)
         self._handover = Handover(
             others.values(), self.world.local_world_size if writers == "all" else 1
@@ -151,27 +141,14 @@ class Run:
         self.begin_step()
 
     def _open(self, identity: str, keep: tuple[int, int, int], begin: str | None) -> None:
-        plan = _lib.Plan(
-            size=ctypes.sizeof(_lib.Plan),
-            dir=os.fsencode(self.directory),
-            keep_last=keep[0],
-            keep_every=keep[1],
-            keep_best=keep[2],
+        self.ckpt, saved = open_directory(
+            self.world,
+            self.directory,
+            identity=identity,
+            keep=keep,
             timeout=self.timeout,
-            identity=identity.encode(),
-            writers=_WRITERS.index(self._writers),
+            writers=self._writers,
         )
-        ckpt, saved = _lib.Handle(), _lib.Handle()
-        _lib.check(
-            _lib.library.muster_ckpt_resume_state(
-                self.world.handle,
-                ctypes.byref(plan),
-                self.timeout,
-                ctypes.byref(ckpt),
-                ctypes.byref(saved),
-            )
-        )
-        self.ckpt = ckpt
         try:
             self._restore(saved, begin)
         except BaseException as error:
@@ -504,10 +481,3 @@ def _state(model: list[Described], others: list[Described], shared: set[str]) ->
         model_placements=placements(model, shared),
         state_placements=placements(others, shared),
     )
-
-
-def values_of(saved: Any) -> dict[str, Json]:
-    text = ctypes.c_char_p()
-    _lib.check(_lib.library.muster_saved_values(saved, ctypes.byref(text)))
-    values = json.loads(text.value) if text.value else {}
-    return values if isinstance(values, dict) else {}

@@ -8,7 +8,7 @@ import ctypes
 import json
 import struct
 from collections.abc import Container, Iterable
-from typing import Any
+from typing import Any, Protocol
 
 from . import _lib, errors
 from .errors import Refused
@@ -35,6 +35,28 @@ _TORCH_TYPES = {
     "complex64": "C64",
 }
 _NAMES = {given: name for name, given in _TORCH_TYPES.items()}
+
+
+def name_of_type(name: str, dtype: Any) -> str:
+    """safetensors' name for a dtype of PyTorch, that of a tensor."""
+    own = str(dtype)[len("torch.") :]
+    if own not in _TORCH_TYPES:
+        raise Refused(f"{name}: values of type {own} can't be saved")
+    return _TORCH_TYPES[own]
+
+
+def type_of_name(name: str, dtype: str) -> Any:
+    """The dtype of PyTorch for safetensors' name of it."""
+    import torch
+
+    found = getattr(torch, _NAMES.get(dtype, ""), None)
+    if found is None:
+        raise errors.Error(
+            errors.USAGE,
+            f"checkpoint: tensor {name} is of type {dtype}, which PyTorch {torch.__version__} does "
+            "not have",
+        )
+    return found
 
 
 def _is_array(value: Any) -> bool:
@@ -94,7 +116,14 @@ class HostTensor(Described):
             self.data = self._held.data_ptr()
 
 
-def describe(tensors: Iterable[Described]) -> Any:
+class _Described(Protocol):
+    name: str
+    dtype: str
+    shape: tuple[int, ...]
+    data: int
+
+
+def describe(tensors: Iterable[_Described]) -> Any:
     """An array of struct muster_tensor; the tensors must outlive it."""
     given = list(tensors)
     described = (_lib.Tensor * len(given))()
@@ -150,14 +179,7 @@ class Reader:
 
         if (name, False) not in self._read:
             dtype, shape, count = self._described(name)
-            found = getattr(torch, _NAMES.get(dtype, ""), None)
-            if found is None:
-                raise errors.Error(
-                    errors.USAGE,
-                    f"checkpoint: tensor {name} is of type {dtype}, which PyTorch "
-                    f"{torch.__version__} does not have",
-                )
-            tensor = torch.empty(shape, dtype=found)
+            tensor = torch.empty(shape, dtype=type_of_name(name, dtype))
             self._fill(name, count, tensor.data_ptr())
             self._read[name, False] = tensor
         return self._read[name, False]

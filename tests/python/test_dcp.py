@@ -1,0 +1,105 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Sharded state that PyTorch's DCP saves in a checkpoint directory and reads on other numbers of
+ranks. For PyTorch 2.6 and later."""
+
+import os
+import pathlib
+import re
+import signal
+import subprocess
+
+from ranks import HERE, Case, Ranks
+
+
+class Sharded(Case):
+    def run_on(self, count, *options, status=0):
+        words = ["--run", pathlib.Path(self.place, "run"), *options]
+        ranks = Ranks(self.place, words, count=count, program=HERE / "dcp_program.py")
+        self._started.append(ranks)
+        return self.finish(ranks, status)
+
+    def told(self, ranks, verb):
+        """For each step the hash that all ranks have told."""
+        found = {}
+        for step, text in re.findall(rf"rank \d+ {verb} step (\d+): (\w+)", ranks.said()):
+            found.setdefault(int(step), set()).add(text)
+        for step, texts in found.items():
+            self.assertEqual(len(texts), 1, f"step {step}: {ranks.said()}")
+        return {step: texts.pop() for step, texts in found.items()}
+
+    def verify(self):
+        tool = os.environ.get("MUSTER_PREFIX", "") + "/bin/muster-ckpt"
+        run = os.path.join(self.place, "run")
+        done = subprocess.run(
+            [tool, "verify", "--deep", run], stdout=subprocess.PIPE, stderr=subprocess.STDOUT
+        )
+        self.assertEqual(done.returncode, 0, done.stdout)
+
+    def goes_on(self, plan):
+        """`plan`: the ranks of each attempt, and its options. Each begins with what the one before
+        has saved last."""
+        last = None
+        for attempt, (count, *options) in enumerate(plan):
+            ranks = self.run_on(count, "--steps", 2 * attempt + 2, *options)
+            saved, read = self.told(ranks, "saves"), self.told(ranks, "read")
+            self.assertEqual(read, {} if last is None else {2 * attempt: last}, ranks.said())
+            self.assertEqual(list(saved), [2 * attempt + 2])
+            last = saved[2 * attempt + 2]
+            self.verify()
+
+    def test_what_four_ranks_of_fsdp_save_is_read_by_two_eight_and_one(self):
+        self.goes_on([[4], [2], [8], [1], [3]])
+
+    def test_a_mesh_of_two_dimensions_and_another_one(self):
+        meshes = ("2x2", "4x1", "1x2", "2x3", "1x1")
+        self.goes_on([[eval(mesh.replace("x", "*")), "--mesh", mesh] for mesh in meshes])
+
+    def test_saved_beside_the_training(self):
+        self.goes_on([[2, "--asynchronous"], [3, "--asynchronous"]])
+
+    def test_a_planner_that_keeps_its_plans(self):
+        ranks = self.run_on(3, "--cached", "--steps", 8)
+        saved = self.told(ranks, "saves")
+        ranks = self.run_on(2, "--cached", "--steps", 8)
+        self.assertEqual(self.told(ranks, "read"), {8: saved[8]}, ranks.said())
+
+    def test_what_was_handed_over_survives_the_kill_of_all_ranks(self):
+        steps = 0
+        for count, options in ((4, []), (2, []), (3, ["--asynchronous"])):
+            steps += 2
+            ranks = self.run_on(
+                count, *options, "--steps", 99, "--hand-over", "--die-after", steps,
+                status=-signal.SIGKILL,
+            )  # fmt: skip
+            saved = self.told(ranks, "saves")
+            ranks = self.run_on(1, "--steps", steps)
+            self.assertEqual(self.told(ranks, "read"), {steps: saved[steps]}, ranks.said())
+            self.verify()
+
+    def test_a_notice_on_one_rank_stops_all(self):
+        ranks = self.run_on(3, "--steps", 99, "--every", 50, "--notice-at", 3, status=75)
+        saved = self.told(ranks, "saves")
+        self.assertEqual(list(saved), [4], ranks.said())
+        ranks = self.run_on(2, "--steps", 4)
+        self.assertEqual(self.told(ranks, "read"), saved)
+
+    def test_what_cannot_be_is_one_line_and_nothing_is_lost(self):
+        self.run_on(2, "--steps", 2)
+        for spoil, words in (
+            ("lambda", "extra.function: a builtins.function can't be saved"),
+            ("type", "sparse: a sparse or quantized tensor can't be saved"),
+            ("no step", "checkpoint_id='newest': give the step that is done"),
+            ("some ranks", "1 of 2 ranks save, and all have to: leave out process_group"),
+        ):
+            ranks = Ranks(
+                self.place, ["--run", pathlib.Path(self.place, "run"), "--spoil", spoil,
+                             "--steps", 4], count=2, program=HERE / "dcp_program.py"
+            )  # fmt: skip
+            self._started.append(ranks)
+            self.assertEqual(set(ranks.wait()), {2}, ranks.said())
+            lines = [line for line in ranks.said(0).splitlines() if not line.startswith("rank 0 ")]
+            self.assertEqual(len(lines), 1, ranks.said())
+            self.assertRegex(lines[0], r"^(\[rank0\]: )?muster: ")
+            self.assertIn(words, lines[0])
+        ranks = self.run_on(3, "--steps", 2)
+        self.assertEqual(list(self.told(ranks, "read")), [2], ranks.said())
