@@ -190,9 +190,9 @@ static int check_box(const struct safetensors_tensor *tensor, const int64_t *off
 		if (offset[d] < 0 || shape[d] < 0 || shape[d] > tensor->shape[d]
 			|| offset[d] > tensor->shape[d] - shape[d])
 			return err_fail(err, EXIT_USAGE,
-				"checkpoint: couldn't read indices %" PRId64 " to %" PRId64
-				" of dimension %d of tensor %.200s: it has %" PRId64,
-				offset[d], offset[d] + shape[d], d, tensor->name, tensor->shape[d]);
+				"checkpoint: couldn't read %" PRId64 " indices from %" PRId64
+				" on of dimension %d of tensor %.200s: it has %" PRId64,
+				shape[d], offset[d], d, tensor->name, tensor->shape[d]);
 	return 0;
 }
 
