@@ -13,6 +13,7 @@ libmuster_la_SOURCES = lib/muster.h lib/muster_private.h \
 	lib/nccl.c \
 	lib/notice.c \
 	lib/order.c \
+	lib/tree.c \
 	lib/outcomes.c lib/outcomes.h \
 	lib/phase.c \
 	lib/plan.c lib/plan.h \

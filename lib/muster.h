@@ -282,6 +282,23 @@ MUSTER_API int muster_order_steps(const struct muster_order *order, uint64_t *st
 MUSTER_API int muster_order_samples(const struct muster_order *order, uint64_t step, uint64_t place,
 	size_t count, uint64_t *samples);
 
+/* ---- the summation tree ----
+ * A step of a training has `slots` equal parts, 1 to 4096, whatever the number of ranks. Their
+ * gradients are summed over one fixed binary tree, so that the sum has the same bits on any number
+ * of ranks up to `slots`. Additions are told for a stack: push a sum, then add the two topmost
+ * entries as many times as told, the lower one first. Since 0.7. */
+
+/* The slots of a rank: *first, and *count of them. After the sum of slot *first + i is pushed,
+ * additions[i] additions follow; `additions` has room for `slots` numbers. What is left on the
+ * stack then, from the bottom up, are the rank's pieces. */
+MUSTER_API int muster_tree_rank(int slots, int world_size, int rank, int *first, int *count,
+	int *additions);
+
+/* The additions of all pieces, those of rank 0 first: pieces[r] is the number of rank r's, and
+ * additions[n] additions follow piece n. `pieces` has room for `world_size` numbers, `additions`
+ * for `slots`. What is left on the stack is the sum of all slots. */
+MUSTER_API int muster_tree_join(int slots, int world_size, int *pieces, int *additions);
+
 /* ---- checkpoints ---- */
 
 /* An array in host memory that is part of the program's state: row-major, without padding. */

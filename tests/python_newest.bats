@@ -46,15 +46,19 @@ venv() {
     [[ $output = *"Ran "* && $output != *skipped* ]]
 }
 
-@test "every program in doc/pytorch-dcp.md runs" {
+@test "the programs in doc/pytorch-dcp.md and doc/pytorch-canonical.md run" {
     [ -e "$MUSTER_BUILD/venv-torch/complete" ] || skip "no PyTorch"
     export MUSTER_LIBRARY=$MUSTER_PREFIX/lib/libmuster.so.0 PYTHONDONTWRITEBYTECODE=1
     export PYTHONPATH=$MUSTER_PREFIX/share/muster/python
-    run "$MUSTER_BUILD/venv-torch/bin/python" "$MUSTER_TOP/tests/lib/doc_programs.py" \
-        "$MUSTER_TOP/doc/pytorch-dcp.md" "$BATS_TEST_TMPDIR" 1
-    echo "$output"
-    [ "$status" -eq 0 ]
-    [[ $output != *Traceback* ]]
+    local name
+    for name in dcp canonical; do
+        mkdir "$BATS_TEST_TMPDIR/$name"
+        run "$MUSTER_BUILD/venv-torch/bin/python" "$MUSTER_TOP/tests/lib/doc_programs.py" \
+            "$MUSTER_TOP/doc/pytorch-$name.md" "$BATS_TEST_TMPDIR/$name"
+        echo "$output"
+        [ "$status" -eq 0 ]
+        [[ $output = *"--- "* && $output != *Traceback* ]]
+    done
 }
 
 # torchrun passes its own SIGTERM on to the ranks, and waits for them.

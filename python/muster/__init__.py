@@ -20,6 +20,16 @@ from .process import World
 from .run import Run, Save, Stop
 from .workers import worker_init
 
+
+def __getattr__(name: str) -> object:
+    """What imports PyTorch only where it is used."""
+    if name == "canonical":
+        from .slots import canonical
+
+        return canonical
+    raise AttributeError(f"module 'muster' has no attribute '{name}'")
+
+
 __version__ = version()
 __all__ = [
     "Error",
@@ -32,6 +42,7 @@ __all__ = [
     "Usage",
     "World",
     "attach",
+    "canonical",
     "init",
     "load",
     "worker_init",

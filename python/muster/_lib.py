@@ -137,6 +137,11 @@ _SIGNATURES: dict[str, tuple[Any, list[Any]]] = {
         c_int,
         [POINTER(Order), c_uint64, c_uint64, c_size_t, POINTER(c_uint64)],
     ),
+    "muster_tree_rank": (
+        c_int,
+        [c_int, c_int, c_int, POINTER(c_int), POINTER(c_int), POINTER(c_int)],
+    ),
+    "muster_tree_join": (c_int, [c_int, c_int, POINTER(c_int), POINTER(c_int)]),
     "muster_ckpt_resume_state": (
         c_int,
         [Handle, POINTER(Plan), c_double, POINTER(Handle), POINTER(Handle)],

@@ -54,21 +54,15 @@ class Order:
         left = self._samples - step % self.epoch_steps * self._global_batch
         return min(self._global_batch, left)
 
-    def bounds(self, step: int, rank: int, world_size: int) -> tuple[int, int]:
-        """The places in the batch that are the rank's: [first, end)."""
-        size = self.batch_size(step)
-        return rank * size // world_size, (rank + 1) * size // world_size
-
-    def share(self, step: int, rank: int, world_size: int) -> tuple[int, list[int]]:
-        """The place of the rank's first sample in the batch, and its samples."""
-        first, end = self.bounds(step, rank, world_size)
+    def samples(self, step: int, first: int, end: int) -> list[int]:
+        """Those at the places [first, end) of the batch."""
         found = (ctypes.c_uint64 * (end - first))()
         _lib.check(
             _lib.library.muster_order_samples(
                 ctypes.byref(self._order), step, first, end - first, found
             )
         )
-        return first, list(found)
+        return list(found)
 
 
 class Sampler:
@@ -88,6 +82,7 @@ class Sampler:
         drop_last: bool = True,
         rank: int | None = None,
         world_size: int | None = None,
+        slots: int | None = None,
     ):
         if rank is None or world_size is None:
             here = process.world()
@@ -101,6 +96,9 @@ class Sampler:
             )
         self.order = Order(samples, global_batch, seed, shuffle, drop_last)
         self.rank, self.world_size, self.step = rank, world_size, step
+        self._slots = slots
+        if slots is not None:
+            self._check_slots(slots, global_batch, drop_last)
         fewest = min(self.order.batch_size(0), self.order.batch_size(self.order.epoch_steps - 1))
         if fewest < world_size:
             raise Usage(
@@ -117,10 +115,33 @@ class Sampler:
             raise TypeError("muster: this sampler has no end")
         return max(0, self.steps - self.step)
 
+    def _check_slots(self, slots: int, global_batch: int, drop_last: bool) -> None:
+        if slots < self.world_size or global_batch % slots != 0 or not drop_last:
+            raise Usage(
+                f"global_batch={global_batch} in {slots} slots on {self.world_size} ranks: give a "
+                "batch that the slots divide, as many slots as ranks or more, and drop_last=True"
+            )
+
+    def bounds(self, step: int) -> tuple[int, int]:
+        """The places in the batch that are this rank's: [first, end)."""
+        size, rank, ranks = self.order.batch_size(step), self.rank, self.world_size
+        if self._slots is None:
+            return rank * size // ranks, (rank + 1) * size // ranks
+        # As muster_tree_rank: the first ranks have one more.
+        each, more = divmod(self._slots, ranks)
+        of_slot = size // self._slots
+        first = rank * each + min(rank, more)
+        return first * of_slot, (first + each + (rank < more)) * of_slot
+
+    def share(self, step: int) -> tuple[int, list[int]]:
+        """The place of this rank's first sample in the batch, and its samples."""
+        first, end = self.bounds(step)
+        return first, self.order.samples(step, first, end)
+
     def __iter__(self) -> Iterator[list[int]]:
         step = self.step
         while self.steps is None or step < self.steps:
-            yield self.order.share(step, self.rank, self.world_size)[1]
+            yield self.share(step)[1]
             step += 1
 
 
@@ -133,16 +154,13 @@ class _Microbatches:
 
     def parts(self, step: int) -> int:
         """How many of them this rank has in a step."""
-        sampler = self._sampler
-        first, end = sampler.order.bounds(step, sampler.rank, sampler.world_size)
+        first, end = self._sampler.bounds(step)
         return 1 if self._size is None else -((first - end) // self._size)
 
     def __iter__(self) -> Iterator[list[tuple[int, int, int]]]:
         step = self._sampler.step
         while self._sampler.steps is None or step < self._sampler.steps:
-            first, samples = self._sampler.order.share(
-                step, self._sampler.rank, self._sampler.world_size
-            )
+            first, samples = self._sampler.share(step)
             keys = [(step, first + i, sample) for i, sample in enumerate(samples)]
             size = self._size or len(keys)
             for at in range(0, len(keys), size):

@@ -97,6 +97,11 @@ def check_alone() -> None:
         )
 
 
+def current() -> Owner | None:
+    """The run of this process."""
+    return _run
+
+
 def register(run: Owner) -> None:
     global _run
     _run = run

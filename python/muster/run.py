@@ -121,6 +121,7 @@ class Run:
         self._writers = writers
         self._seed_generators = seed_generators
         self._loaders: dict[str, Any] = {}
+        self.numerics: dict[str, Any] = {}  # of canonical()
         self._flags = 0
         self.own_steps = 0  # of this attempt
         self._saved_step = -1
@@ -182,6 +183,7 @@ class Run:
         self.step = self._saved_step = _lib.library.muster_saved_step(saved)
         self._of_rank.restore(own.get("ranks", []))
         self._loaders = own["loaders"]
+        self.numerics = own.get("numerics", {})
         self.resumed = True
         self.say(f"resumed at step {self.step} of {self.directory}")
 
@@ -237,6 +239,7 @@ class Run:
         epochs: int | None = 1,
         steps: int | None = None,
         microbatch: int | None = None,
+        slots: int | None = None,
         shuffle: bool = True,
         drop_last: bool = True,
         seed_samples: bool = True,
@@ -245,7 +248,8 @@ class Run:
     ) -> data.Loader:
         """Yields this rank's share of each step's `global_batch` samples, from the next step on,
         for `epochs` epochs or up to `steps` steps in all. With `microbatch` it yields a list of
-        batches of at most that size. `options` are those of DataLoader: num_workers, collate_fn, …
+        batches of at most that size; with `slots`, for canonical(), a list of the batches of this
+        rank's slots. `options` are those of DataLoader: num_workers, collate_fn, …
 
         `seed_samples` False: nothing in the dataset is random, so the generators need no seed
         before each sample.
@@ -266,7 +270,10 @@ class Run:
             drop_last=drop_last,
             rank=self.world.rank,
             world_size=self.world.world_size,
+            slots=slots,
         )
+        if slots is not None:
+            microbatch = global_batch // slots
         given = {
             "samples": len(dataset),
             "global_batch": global_batch,
@@ -447,6 +454,8 @@ class Run:
     def _save(self, ranks: list[Any]) -> None:
         collected = objects.Collected(self._models, self._others)
         own = {"loaders": self._loaders, "seed": self.seed, "ranks": ranks}
+        if self.numerics:
+            own["numerics"] = self.numerics
         values = {"run": own, **collected.values}
         text, step, best = dumps(values).encode(), self.step, self.validation_loss
 

@@ -493,6 +493,61 @@ static void every_sample_comes_once_an_epoch(void **state)
 	assert_int_equal(whole[0], BATCH + 2);
 }
 
+/* ---- the summation tree ---- */
+
+/* A sum in whose last bits the order of its additions shows. */
+struct stack {
+	float sums[64];
+	int count;
+};
+
+static void push(struct stack *stack, float sum, int additions)
+{
+	stack->sums[stack->count++] = sum;
+	for (; additions > 0; additions--) {
+		assert_true(stack->count >= 2);
+		stack->sums[stack->count - 2] += stack->sums[stack->count - 1];
+		stack->count--;
+	}
+}
+
+static float sum_on(int slots, int world_size)
+{
+	struct stack all = { 0 };
+	int pieces[64], joins[64], additions[64], next = 0, piece = 0;
+	assert_ok(muster_tree_join(slots, world_size, pieces, joins));
+	for (int rank = 0; rank < world_size; rank++) {
+		struct stack own = { 0 };
+		int first, count;
+		assert_ok(muster_tree_rank(slots, world_size, rank, &first, &count, additions));
+		assert_int_equal(first, next);
+		for (int i = 0; i < count; i++)
+			push(&own, 1.0f / (float)(first + i + 1), additions[i]);
+		assert_int_equal(own.count, pieces[rank]);
+		for (int i = 0; i < own.count; i++)
+			push(&all, own.sums[i], joins[piece++]);
+		next = first + count;
+	}
+	assert_int_equal(next, slots);
+	assert_int_equal(all.count, 1);
+	return all.sums[0];
+}
+
+static void a_sum_has_the_same_bits_on_any_number_of_ranks(void **state)
+{
+	int number;
+	for (int slots = 1; slots <= 64; slots++) {
+		const float one = sum_on(slots, 1);
+		for (int world_size = 2; world_size <= slots; world_size++)
+			assert_memory_equal(&(float) { sum_on(slots, world_size) }, &one, sizeof one);
+	}
+	assert_refused(muster_tree_join(4, 5, &number, &number), MUSTER_USAGE, "each needs one");
+	assert_refused(muster_tree_join(5000, 5, &number, &number), MUSTER_USAGE, "give 1 to 4096");
+	assert_refused(muster_tree_rank(4, 2, 2, &number, &number, &number), MUSTER_USAGE,
+		"the slots of rank 2");
+	assert_refused(muster_tree_rank(4, 2, 1, &number, &number, NULL), MUSTER_USAGE, "NULL as");
+}
+
 static void refuse_order(struct muster_order order, uint64_t place, size_t count, const char *words)
 {
 	uint64_t samples[8], steps;
@@ -595,6 +650,7 @@ int main(void)
 		cmocka_unit_test(a_directory_has_one_owner),
 		cmocka_unit_test(every_sample_comes_once_an_epoch),
 		cmocka_unit_test(an_order_that_can_not_be_is_refused),
+		cmocka_unit_test(a_sum_has_the_same_bits_on_any_number_of_ranks),
 		cmocka_unit_test(a_notice_is_seen_and_can_be_waited_for),
 		cmocka_unit_test(a_notice_is_recorded_before_the_end),
 	};
