@@ -232,16 +232,17 @@ static size_t order_tensors(const struct snapshot *snapshot, const struct shard_
 	return count;
 }
 
-/* A box is stored under its tensor's name with its ranges, such as "w[0:4,8:16]". */
-static char *entry_name(const struct snapshot_tensor *tensor)
+/* A box is stored under its tensor's name; where the file has several of one tensor (`ranges_too`),
+ * with its ranges, such as "w[0:4,8:16]". */
+static char *entry_name(const struct snapshot_tensor *tensor, bool ranges_too)
 {
 	char ranges[SAFETENSORS_DIMS * 44 + 3] = "";
 	size_t used = 0;
 	char *name = NULL;
-	for (int d = 0; tensor->box && d < tensor->dims; d++)
+	for (int d = 0; ranges_too && tensor->box && d < tensor->dims; d++)
 		used += (size_t)snprintf(ranges + used, sizeof ranges - used, "%c%" PRId64 ":%" PRId64,
 			d == 0 ? '[' : ',', tensor->box->offset[d], tensor->box->offset[d] + tensor->shape[d]);
-	if (tensor->box)
+	if (ranges_too && tensor->box)
 		snprintf(ranges + used, sizeof ranges - used, used > 0 ? "]" : "[]");
 	return asprintf(&name, "%s%s", tensor->name, ranges) < 0 ? NULL : name;
 }
@@ -275,7 +276,23 @@ static char *boxes_text(const struct snapshot_tensor *const *order,
 	return text;
 }
 
-/* Whether a whole tensor has the name that a box is stored under. */
+/* The metadata entry by which PyTorch's HuggingFaceStorageReader finds the boxes of several files:
+ * {ENTRY: {"saved_offsets": […]}, …}, of all entries
+ * (torch/distributed/checkpoint/_hf_utils.py, from PyTorch 2.8 on). */
+static char *sharding_text(const struct snapshot_tensor *const *order, size_t count)
+{
+	static const int64_t zeros[SAFETENSORS_DIMS];
+	json_t *entries = json_object();
+	for (size_t i = 0; i < count; i++)
+		json_object_set_new(entries, order[i]->name,
+			json_pack("{s:o}", "saved_offsets",
+				integers(order[i]->box ? order[i]->box->offset : zeros, order[i]->dims)));
+	char *text = json_object_size(entries) == count ? json_dumps(entries, JSON_COMPACT) : NULL;
+	json_decref(entries);
+	return text;
+}
+
+/* Whether two of the names are the same. */
 static bool names_collide(const struct safetensors_tensor *entries, size_t count)
 {
 	json_t *names = json_object();
@@ -286,6 +303,18 @@ static bool names_collide(const struct safetensors_tensor *entries, size_t count
 	return collide;
 }
 
+static int name_entries(const struct snapshot_tensor *const *order,
+	struct safetensors_tensor *entries, size_t count, bool ranges_too, struct err *err)
+{
+	for (size_t i = 0; i < count; i++) {
+		free(entries[i].name);
+		entries[i].name = entry_name(order[i], ranges_too);
+		if (!entries[i].name)
+			return no_memory(err);
+	}
+	return 0;
+}
+
 /* Encodes the header of a file that has these tensors; sets their places in `entries`. */
 static int encode_header(const struct snapshot_tensor *const *order,
 	struct safetensors_tensor *entries, size_t count, char **prefix, size_t *prefix_size,
@@ -294,21 +323,28 @@ static int encode_header(const struct snapshot_tensor *const *order,
 	uint64_t total;
 	bool boxes = false;
 	for (size_t i = 0; i < count; i++) {
-		entries[i] = (struct safetensors_tensor) { .name = entry_name(order[i]),
-			.dtype = order[i]->dtype,
-			.dims = order[i]->dims };
-		if (!entries[i].name)
-			return no_memory(err);
+		entries[i] =
+			(struct safetensors_tensor) { .dtype = order[i]->dtype, .dims = order[i]->dims };
 		memcpy(entries[i].shape, order[i]->shape, sizeof entries[i].shape);
 		boxes |= order[i]->box != NULL;
 	}
+	if (name_entries(order, entries, count, false, err) < 0)
+		return -1;
+	const bool several = boxes && names_collide(entries, count);
+	if (several && name_entries(order, entries, count, true, err) < 0)
+		return -1;
 	AUTO_FREE char *text = boxes ? boxes_text(order, entries, count) : NULL;
-	if (boxes && (!text || names_collide(entries, count)))
+	AUTO_FREE char *sharding = boxes && !several ? sharding_text(order, count) : NULL;
+	if (boxes && (!text || (!several && !sharding) || names_collide(entries, count)))
 		return err_set(err,
 			"checkpoint: a tensor has the name of a box, a name is not UTF-8, or no memory");
-	struct safetensors_note notes[] = { { "format", "pt" }, { "boxes", text } };
-	return safetensors_encode(entries, count, notes, boxes ? 2 : 1, prefix, prefix_size, &total,
-		err);
+	struct safetensors_note notes[] = { { "format", "pt" }, { "boxes", text },
+		{ "DCP_SHARDING_INFO", sharding } };
+	return safetensors_encode(entries, count, notes,
+		sharding    ? 3
+			: boxes ? 2
+					: 1,
+		prefix, prefix_size, &total, err);
 }
 
 /* Adds file `index` of the `files_total` of that role. */

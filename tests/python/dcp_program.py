@@ -6,6 +6,7 @@ read and saved."""
 import argparse
 import hashlib
 import os
+import pathlib
 import signal
 import sys
 
@@ -32,6 +33,7 @@ def parse():
     parser.add_argument("--cached", action="store_true", help="DCP plans the first save only")
     parser.add_argument("--die-after", type=int, default=0, help="the step of a save")
     parser.add_argument("--spoil", default="", help="what is wrong with the state or the call")
+    parser.add_argument("--compare", action="store_true", help="what PyTorch's own reader reads")
     parser.add_argument("--notice-at", type=int, default=0, help="a step, on the last rank")
     return parser.parse_args()
 
@@ -139,9 +141,23 @@ def hash_of(state):
     return found.hexdigest()
 
 
+def compare(run):
+    """The tensors that PyTorch reads from the newest checkpoint's files without Muster."""
+    step = max(pathlib.Path(run).glob("step-*"))
+    own, foreign = (Tensors((1, dist.get_world_size())) for _ in range(2))
+    dcp.load(own.state(), storage_reader=muster.dcp.Reader(run))
+    foreign.step(100, 0)
+    dcp.load(foreign.state(), storage_reader=dcp.HuggingFaceStorageReader(str(step)))
+    assert hash_of(own.state()) == hash_of(foreign.state())
+    print("both have read the same", flush=True)
+
+
 def main():
     world = muster.init()
     dist.init_process_group("gloo")
+    if args.compare:
+        compare(args.run)
+        return
     writer = muster.dcp.Writer(args.run, wait=not args.hand_over, config={"width": 16})
     torch.manual_seed(1)
     shape = tuple(map(int, args.mesh.split("x"))) if args.mesh else None

@@ -54,6 +54,11 @@ class Sharded(Case):
         meshes = ("2x2", "4x1", "1x2", "2x3", "1x1")
         self.goes_on([[eval(mesh.replace("x", "*")), "--mesh", mesh] for mesh in meshes])
 
+    def test_pytorch_reads_the_files_by_itself(self):
+        self.run_on(4, "--mesh", "2x2", "--steps", 2)
+        ranks = self.run_on(3, "--compare")
+        self.assertEqual(ranks.said().count("both have read the same"), 3, ranks.said())
+
     def test_saved_beside_the_training(self):
         self.goes_on([[2, "--asynchronous"], [3, "--asynchronous"]])
 
