@@ -68,112 +68,115 @@ class _Tree:
         self.arenas = max(before + 1 for before in depth[:-1])
 
 
-def _push(stack: list[Any], value: Any, additions: int) -> list[Any]:
-    """Returns what is free again."""
+def _add(left: Any, right: Any) -> Any:
+    """In place. What is absent is +0, so that the sign of a zero depends on no rank."""
+    if left is None:
+        return None if right is None else right.add_(0.0)
+    return left.add_(0.0 if right is None else right)
+
+
+def _push(stack: list[list[Any]], value: list[Any], additions: int) -> None:
+    """Values are lists of tensors."""
     stack.append(value)
-    free = []
     for _ in range(additions):
         right = stack.pop()
-        stack[-1].add_(right)
-        free.append(right)
-    return free
+        left = stack[-1]
+        for i, part in enumerate(right):
+            left[i] = _add(left[i], part)
 
 
 class _Bucket:
-    """Gradients that travel together. An arena holds those of one slot, or a sum of them."""
+    """Gradients that travel together."""
 
     def __init__(self, parameters: Sequence[Any], world_size: int):
         self.parameters = parameters
-        self.offsets = [0]
+        self._offsets = [0]
         for parameter in parameters:
-            self.offsets.append(self.offsets[-1] + parameter.numel())
-        self.segment = -(-self.offsets[-1] // world_size)
+            self._offsets.append(self._offsets[-1] + parameter.numel())
+        self._segment = -(-self._offsets[-1] // world_size)
         self._world_size, self._device = world_size, parameters[0].device
-        self._free: list[Any] = []
-        self.stack: list[Any] = []
-        self.total: Any = None
+        self.stack: list[list[Any]] = []
+        self._slot: list[Any] = []  # the gradients of the slot that is under way
+        self._flat: Any = None
+        self._received: Any = None
+        self._sent: Any = None
         self.work: Any = None
-        self._arena: Any = None
-        self._filled: set[int] = set()
         self.used: set[int] = set()  # parameters with a gradient in any of this rank's slots
         self.is_closed = False
 
     def begin(self) -> None:
-        if self.total is not None:
-            self._free.append(self.total)
-        self._free += self.stack
-        self.total, self.stack, self.used, self.is_closed = None, [], set(), False
-
-    def _memory(self) -> Any:
-        if self._free:
-            return self._free.pop()
-        size = self.segment * self._world_size
-        return torch.zeros(size, dtype=torch.float32, device=self._device)
-
-    def _part(self, arena: Any, i: int) -> Any:
-        return arena[self.offsets[i] : self.offsets[i + 1]]
+        self._slot = [None] * len(self.parameters)
+        self.stack, self.used, self.is_closed = [], set(), False
 
     def take(self, i: int, gradient: Any) -> bool:
         """One parameter's gradient of a slot; whether all are here."""
-        if self._arena is None:
-            self._arena = self._memory()
-        part = self._part(self._arena, i).view_as(gradient)
-        if i in self._filled:
-            part.add_(gradient)
-        else:
-            part.copy_(gradient)
-        self._filled.add(i)
-        return len(self._filled) == len(self.parameters)
+        have = self._slot[i]
+        self._slot[i] = gradient.float() if have is None else have.add_(gradient)
+        return not any(part is None for part in self._slot)
 
     def close(self, additions: int) -> None:
-        """The slot is over: what no pass has reached is zero."""
-        arena = self._memory() if self._arena is None else self._arena
-        for i in range(len(self.parameters)):
-            if i not in self._filled:
-                self._part(arena, i).zero_()
-        self.used |= self._filled
-        self._arena, self._filled = None, set()
-        self._free += _push(self.stack, arena, additions)
+        """The slot is over."""
+        self.used.update(i for i, part in enumerate(self._slot) if part is not None)
+        _push(self.stack, self._slot, additions)
+        self._slot = [None] * len(self.parameters)
+        self.is_closed = True
+
+    def _memory(self, rows: int) -> Any:
+        return torch.zeros(rows, self._segment, dtype=torch.float32, device=self._device)
+
+    def _part(self, i: int) -> Any:
+        flat = self._flat.view(-1)
+        return flat[self._offsets[i] : self._offsets[i + 1]].view_as(self.parameters[i])
+
+    def _rows(self) -> Any:
+        """This rank's pieces: for each rank its segment of all of them."""
+        rows = []
+        for piece in self.stack:
+            for i, part in enumerate(piece):
+                if part is None:
+                    self._part(i).zero_()
+                else:
+                    self._part(i).copy_(part)
+            rows.append(self._flat if len(self.stack) == 1 else self._flat.clone())
+        self.stack = []
+        return rows[0] if len(rows) == 1 else torch.stack(rows, 1).view(-1, self._segment)
 
     def send(self, pieces: list[int], group: Any) -> None:
         """Each rank gets its segment of all pieces."""
-        count, world_size = len(self.stack), self._world_size
-        rows = [piece.view(world_size, self.segment) for piece in self.stack]
-        send = rows[0] if count == 1 else torch.stack(rows, 1).view(-1, self.segment)
-        self._sent: Any = send  # until it has gone
-        self._received: Any = torch.empty(
-            (sum(pieces), self.segment), dtype=torch.float32, device=self._device
-        )
+        count = len(self.stack)
+        if self._flat is None:
+            self._flat, self._received = self._memory(self._world_size), self._memory(sum(pieces))
+        self._sent = self._rows()  # until it has gone
         self.work = dist.all_to_all_single(
-            self._received, send, pieces, [count] * world_size, group=group, async_op=True
+            self._received,
+            self._sent,
+            pieces,
+            [count] * self._world_size,
+            group=group,
+            async_op=True,
         )
 
     def gather(self, joins: list[int], group: Any) -> None:
         """Adds this rank's segments, and gathers the sums of all ranks."""
+        stack: list[list[Any]] = []
         self.work.wait()
-        stack: list[Any] = []
         for piece, additions in zip(self._received, joins):
-            _push(stack, piece, additions)
-        self.begin_total()
-        self.work = dist.all_gather_into_tensor(self.total, stack[0], group=group, async_op=True)
+            _push(stack, [piece], additions)
         self._sent = None
+        self.work = dist.all_gather_into_tensor(
+            self._flat.view(-1), stack[0][0], group=group, async_op=True
+        )
 
-    def begin_total(self) -> None:
-        self._free += self.stack
-        self.stack = []
-        self.total = self._memory()
-
-    def finish(self, count: Any, used: Iterable[bool]) -> None:
+    def finish(self, count: float, used: Iterable[bool]) -> None:
         """Every parameter gets its gradient; None where no rank had one."""
         if self.work is not None:
             self.work.wait()
-            self.work = self._received = None
+            self.work = None
+            parts = [self._part(i) for i in range(len(self.parameters))]
         else:
-            self.total = self.stack.pop()
-        self.total.div_(count)
-        for i, (parameter, has) in enumerate(zip(self.parameters, used)):
-            part = self._part(self.total, i).view_as(parameter)
-            parameter.grad = part.to(parameter.dtype) if has else None
+            parts = self.stack.pop()
+        for parameter, part, has in zip(self.parameters, parts, used):
+            parameter.grad = part.div_(count).to(parameter.dtype) if has else None
 
 
 class Canonical:
@@ -225,14 +228,14 @@ class Canonical:
     def _tell_memory(self) -> None:
         size = 4 * sum(parameter.numel() for parameter in self._parameters) / 1e6
         world_size, tree = self._world.world_size, self._tree
-        moved = 0.0  # what is sent, where it is not one arena, and what is received
+        moved = 0.0  # what is sent and received
         if world_size > 1:
             own = tree.pieces[0]
-            moved = sum(tree.pieces) / world_size + (own if own > 1 else 0)
+            moved = sum(tree.pieces) / world_size + (1 if own == 1 else 1 + 2 * own)
         if self._world.rank == 0:
             text = (
                 f"canonical: {self.slots_count} slots on {world_size} ranks; gradients have "
-                f"{size:.1f} MB, and take {(tree.arenas + 1 + moved) * size:.1f} MB on rank 0"
+                f"{size:.1f} MB, and take {(tree.arenas + moved) * size:.1f} MB on rank 0"
             )
             print(f"muster: {text}", file=sys.stderr, flush=True)
 
@@ -262,14 +265,15 @@ class Canonical:
             if self._slot != i + 1:
                 raise Usage("canonical: call backward() once for each batch of slots()")
 
-    def backward(self, loss: Any, count: float = 1) -> None:
+    def backward(self, loss: Any, count: float = 1, scaler: Any = None) -> None:
         """The backward pass of a slot. `loss` is a sum over `count` samples, whose mean over the
         step is what the gradients are of. After the last slot they are in the parameters' grad, as
-        after a backward pass over the whole batch."""
+        after a backward pass over the whole batch. `scaler` is a GradScaler, whose step() and
+        update() are the program's."""
         if self._slot >= self._tree.count:
             raise Usage("canonical: call backward() once for each batch of slots()")
         self._sums.append((loss.detach(), float(count)))
-        loss.backward()
+        (scaler.scale(loss) if scaler else loss).backward()
         for bucket in self._buckets:
             if not bucket.is_closed:
                 self._close(bucket)
@@ -300,7 +304,6 @@ class Canonical:
     def _close(self, bucket: _Bucket) -> None:
         """All ranks send the buckets in the same order, beside the rest of the backward pass."""
         bucket.close(self._tree.own[self._slot])
-        bucket.is_closed = True
         while (
             self._is_last
             and self._world.world_size > 1
@@ -316,11 +319,11 @@ class Canonical:
             for bucket in self._buckets:
                 bucket.gather(self._tree.joins, self._group)
         sums, counts, used = self._exchange(used)
-        stack: list[Any] = []
+        stack: list[list[Any]] = []
         for value, additions in zip(sums, self._tree.every):
-            _push(stack, value, additions)
+            _push(stack, [value], additions)
         count = sum(counts)
-        self.loss = (stack[0] / count).float()
+        self.loss = (stack[0][0] / count).float()
         at = 0
         for bucket in self._buckets:
             bucket.finish(count, used[at : at + len(bucket.parameters)])

@@ -86,7 +86,7 @@ def main():
             loss = torch.nn.functional.cross_entropy(
                 logits.flatten(0, 1), tokens[:, 1:].flatten(), reduction="sum"
             )
-            equal.backward(scaler.scale(loss) if scaler else loss, count=tokens[:, 1:].numel())
+            equal.backward(loss, count=tokens[:, 1:].numel(), scaler=scaler)
         if scaler:
             scaler.unscale_(optimizer)
         torch.nn.utils.clip_grad_norm_(model.parameters(), 1.0)
