@@ -29,13 +29,14 @@ declared() {
     run nm -D --defined-only "$MUSTER_PREFIX/lib/libmuster.so"
     [ "$status" -eq 0 ]
     local later='muster_(saved_.*|ckpt_(load|resume|save)_state|order_.*|word(|_begin|_end))'
+    local newest='muster_(ckpt_own|memory|word_gather|saved_read_box|tree_(rank|join))'
     diff <(awk '$2 != "A" { print $3 }' <<<"$output" | sort) <(declared | sed -E "
         s/\$/@@MUSTER_0.1/; /^muster_(ckpt_resume|end)@/s/0.1\$/0.2/
         /^muster_progress@/s/0.1\$/0.3/; /^$later@/s/0.1\$/0.4/
         /^muster_(notice_(begin_beside|record)|worker_begin|ckpt_attempt)@/s/0.1\$/0.5/
-        /^muster_phase@/s/0.1\$/0.6/; /^muster_(ckpt_own|memory|word_gather)@/s/0.1\$/0.7/" | sort)
+        /^muster_phase@/s/0.1\$/0.6/; /^$newest@/s/0.[14]\$/0.7/" | sort)
     [ "$(grep -c 'MUSTER_0.1$' <<<"$output")" -eq 35 ] # and the version's own
-    [ "$(declared | wc -l)" -eq 61 ]
+    [ "$(declared | wc -l)" -eq 64 ]
     objdump -p "$MUSTER_PREFIX/lib/libmuster.so" | grep -q 'SONAME *libmuster.so.0$'
     # Programs that make no communicator run where there is no NCCL, and none is bound to a release
     # of Slurm.
