@@ -20,6 +20,7 @@ dist_package_DATA = \
 	python/muster/process.py \
 	python/muster/rank_state.py \
 	python/muster/run.py \
+	python/muster/sharded.py \
 	python/muster/slots.py \
 	python/muster/streams.py \
 	python/muster/tensors.py \

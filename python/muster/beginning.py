@@ -26,7 +26,7 @@ def attach(
     every: int | str | None = "10m",
     config: Mapping[str, Any] | None = None,
     begin: str | os.PathLike[str] | None = None,
-    writers: str = "rank0",
+    writers: str | None = None,
     seed: int = 0,
     seed_generators: bool = True,
     keep_last: int = 2,
@@ -47,7 +47,8 @@ def attach(
     begin: a .pt or .safetensors file with the weights that a new run begins with.
     writers: which ranks save: "rank0", "node" (also the first rank of each node) or "all". They
         share out the parameters and the optimizers' states, which are equal on all ranks under
-        DistributedDataParallel; all else is rank 0's.
+        DistributedDataParallel; all else is rank 0's. Of sharded state each rank saves its own, and
+        the default is "all".
     seed: of the order of samples and of all default generators, which are seeded before each step
         from it, the step and the rank (unless seed_generators is False): so a resume goes on with
         the same numbers.

@@ -21,7 +21,7 @@ import math
 import os
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Any, ClassVar
 
 import torch
@@ -40,7 +40,7 @@ from . import _lib, ending, errors, inline, process
 from .directory import identity_text, open_directory, values_of
 from .errors import Usage
 from .run import Stop
-from .tensors import HostTensor, describe, name_of_type, type_of_name
+from .tensors import Entry, HostTensor, describe, name_of_type, type_of_name
 from .tensors import Reader as Tensors
 from .values import dumps
 
@@ -115,32 +115,17 @@ class _Attempt:
         self.saved = None
 
 
-@dataclass
-class _Shard:
-    """What one rank has of a tensor. `data` is 0 on the other ranks."""
-
-    rank: int
-    name: str
-    dtype: str
-    shape: tuple[int, ...]
-    offset: tuple[int, ...]
-    whole: tuple[int, ...]
-    data: int = 0
-
-    @classmethod
-    def of(cls, rank: int, item: Any) -> _Shard:
-        given = item.tensor_data
-        dtype = name_of_type(item.index.fqn, given.properties.dtype)
-        chunk = given.chunk
-        return cls(
-            rank, item.index.fqn, dtype, tuple(chunk.sizes), tuple(chunk.offsets), tuple(given.size)
-        )
-
-    def place(self, placement: Any) -> None:
-        placement.rank = self.rank
-        placement.is_box = self.shape != self.whole
-        placement.shape[: len(self.whole)] = self.whole
-        placement.offset[: len(self.offset)] = self.offset
+def _entry(rank: int, item: Any) -> Entry:
+    """What a rank is to save, in the plan of DCP."""
+    given, name = item.tensor_data, item.index.fqn
+    return Entry(
+        name,
+        name_of_type(name, given.properties.dtype),
+        tuple(given.chunk.sizes),
+        rank,
+        tuple(given.chunk.offsets),
+        tuple(given.size),
+    )
 
 
 class Writer(StorageWriter):  # type: ignore[misc]
@@ -174,7 +159,7 @@ class Writer(StorageWriter):  # type: ignore[misc]
         self.step = self.attempt.step
         self._rank = self.attempt.world.rank
         self._wait, self._next = wait, -1
-        self._shards: list[_Shard] = []
+        self._entries: list[Entry] = []
         self._held: dict[Any, HostTensor] = {}  # the memory of this rank's shards
 
     # ---- what the program calls ----
@@ -226,18 +211,18 @@ class Writer(StorageWriter):  # type: ignore[misc]
                 f"dcp.save(): {len(ranks)} of {world.world_size} ranks save, and all have to: "
                 "leave out process_group and no_dist"
             )
-        shards = [
-            _Shard.of(rank, item)
+        entries = [
+            _entry(rank, item)
             for rank, plan in zip(ranks, plans)
             for item in plan.items
             if item.type != WriteItemType.BYTE_IO
         ]
-        return [replace(plan, storage_data=shards) for plan in plans]
+        return [replace(plan, storage_data=entries) for plan in plans]
 
     def write_data(self, plan: Any, planner: Any) -> Any:
         """Hands over this rank's shards. finish() does so on rank 0, which also hands over what is
         no tensor, of all ranks."""
-        self._shards, self._held, results = plan.storage_data, {}, []
+        self._entries, self._held, results = plan.storage_data, {}, []
         for item in plan.items:
             name = item.index.fqn
             if item.type == WriteItemType.BYTE_IO:
@@ -265,16 +250,14 @@ class Writer(StorageWriter):  # type: ignore[misc]
             _lib.check(_lib.library.muster_ckpt_wait(attempt.ckpt, self._next, attempt.timeout))
 
     def _hand_over(self, values: dict[str, Any]) -> None:
-        for shard in self._shards:
-            if shard.rank == self._rank:
-                shard.data = self._held[shard.name, shard.offset].data
-        placements = (_lib.Placement * len(self._shards))()
-        for placement, shard in zip(placements, self._shards):
-            shard.place(placement)
+        for entry in self._entries:
+            if entry.rank == self._rank:
+                entry.data = self._held[entry.name, entry.offset].data
+        tensors, placements = describe(self._entries)
         state = _lib.State(
             size=ctypes.sizeof(_lib.State),
-            state=describe(self._shards),
-            state_count=len(self._shards),
+            state=tensors,
+            state_count=len(self._entries),
             values=dumps(values).encode(),
             cursor=self._next,
             loss=math.nan,
@@ -283,7 +266,7 @@ class Writer(StorageWriter):  # type: ignore[misc]
         )
         ckpt = self.attempt.ckpt
         _lib.check(_lib.library.muster_ckpt_save_state(ckpt, self._next, ctypes.byref(state)))
-        self._held, self._shards = {}, []
+        self._held, self._entries = {}, []
 
     @classmethod
     def validate_checkpoint_id(cls, checkpoint_id: Any) -> bool:

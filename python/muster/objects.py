@@ -4,12 +4,12 @@
 from __future__ import annotations
 
 import types
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Any
 
-from . import errors
+from . import _lib, errors, sharded
 from .errors import Usage
-from .tensors import Described, HostTensor, Reader, checked_type, read_safetensors
+from .tensors import Entry, HostTensor, Reader, checked_type, read_safetensors, type_of_name
 from .values import Decoder, Encoder, Json
 
 _WRAPPED = "module."  # in front of all names: DistributedDataParallel, DataParallel
@@ -69,37 +69,60 @@ def is_optimizer(value: Any) -> bool:
     return hasattr(value, "step") and hasattr(value, "zero_grad")
 
 
+def _parameters(module: Any) -> dict[str, Any]:
+    """By all their names, of which a tied one has several."""
+    found: dict[str, Any] = {}
+    modules = getattr(module, "named_modules", None)
+    for path, part in modules(remove_duplicate=False) if modules else ():
+        for name, parameter in part.named_parameters(prefix=path, recurse=False):
+            found[name] = parameter
+    return found
+
+
 class Collected:
     """The state of all objects at one moment. It holds the tensors' memory."""
 
     def __init__(self, models: Mapping[str, Any], others: Mapping[str, Any]):
         self._model: dict[str, Any] = {}
         self._state: dict[str, Any] = {}
+        self._held: dict[str, HostTensor] = {}
         known: dict[Any, str] = {}
         self.values: dict[str, Json] = {}
         self.late: set[str] = set()  # tensors that only an optimizer's step() changes
         for name, module in models.items():
-            self.values[name] = self._model_values(name, module, Encoder(self._model, known))
+            self.values[name] = self._model_values(name, module, known)
         for name, value in others.items():
             before = len(self._state)
             self.values[name] = Encoder(self._state, known).encode(_state_of(value), name)
             if is_optimizer(value):
                 self.late.update(list(self._state)[before:])
 
-    def _model_values(self, name: str, module: Any, encoder: Encoder) -> dict[str, Json]:
-        """Names in the files are the bare model's; with several models each has its own in
-        front."""
+    def _model_values(self, name: str, module: Any, known: dict[Any, str]) -> dict[str, Json]:
+        """Names in the files are the bare model's; with several models each has its own in front.
+        What is sharded is no part of the model's files."""
         front = "" if name == "model" else name.partition(".")[2] + "."
         state = module.state_dict()
         bare = bare_names(state)
-        parameters = {key for key, _ in getattr(module, "named_parameters", tuple)()}
-        values = {}
+        parameters = _parameters(module)
+        tied: dict[int, Json] = {}  # of sharded ones, whose memory does not tell
+        values: dict[str, Json] = {}
         for key, value in state.items():
-            before = len(self._model)
-            values[bare[key]] = encoder.encode(value, front + bare[key])
-            if key in parameters:
-                self.late.update(list(self._model)[before:])
+            parameter = parameters.get(key)
+            if sharded.is_sharded(value) and id(parameter) in tied:
+                values[bare[key]] = tied[id(parameter)]
+                continue
+            tensors = self._state if sharded.is_sharded(value) else self._model
+            before = len(tensors)
+            values[bare[key]] = Encoder(tensors, known).encode(value, front + bare[key])
+            if parameter is not None:
+                tied[id(parameter)] = values[bare[key]]
+                self.late.update(list(tensors)[before:])
         return values
+
+    @property
+    def is_sharded(self) -> bool:
+        """Whether no rank has all of it."""
+        return any(map(sharded.is_sharded, self.tensors().values()))
 
     def check(self) -> None:
         """Refuses what can't be saved, without a copy of it."""
@@ -110,14 +133,28 @@ class Collected:
         """All of them, by their names."""
         return {**self._model, **self._state}
 
-    def described(self, hosts: Mapping[str, Any]) -> tuple[list[Described], list[Described]]:
-        """The tensors of the models, and the others; in host memory those that `hosts` has by their
-        names."""
+    def entries(self, rank: int, hosts: Mapping[str, Any]) -> tuple[list[Entry], list[Entry]]:
+        """The tensors of the models, and the others; in host memory what `hosts` has by their
+        names of this rank's."""
         both = [
-            [HostTensor(n, hosts[n]) if n in hosts else Described(n, v) for n, v in part.items()]
+            [entry for name, value in part.items() for entry in self._of(name, value, rank, hosts)]
             for part in (self._model, self._state)
         ]
         return both[0], both[1]
+
+    def _of(self, name: str, value: Any, rank: int, hosts: Mapping[str, Any]) -> Iterator[Entry]:
+        dtype, data = checked_type(name, value), 0
+        if name in hosts:
+            self._held[name] = HostTensor(name, hosts[name])
+            data = self._held[name].data
+        if not sharded.is_sharded(value):
+            owner = _lib.ALL_RANKS if name in self.late else 0
+            yield Entry(name, dtype, tuple(value.shape), owner, data=data)
+            return
+        whole = tuple(value.shape)
+        for box in sharded.boxes(name, value):
+            own = data if box.rank == rank else 0
+            yield Entry(name, dtype, box.shape, box.rank, box.offset, whole, own)
 
 
 def _problem(name: str, saved: Iterable[str], own: Iterable[str]) -> str | None:
@@ -129,14 +166,38 @@ def _problem(name: str, saved: Iterable[str], own: Iterable[str]) -> str | None:
     return None
 
 
-def _load_model(name: str, module: Any, state: Mapping[str, Any]) -> None:
-    own = {bare: name for name, bare in bare_names(module.state_dict()).items()}
-    problem = _problem(name, state, own)
+def _load_model(name: str, module: Any, values: Mapping[str, Json], reader: Reader) -> None:
+    whole = module.state_dict()
+    own = {bare: name for name, bare in bare_names(whole).items()}
+    problem = _problem(name, values, own)
     if problem:
         raise errors.Error(
             errors.DATA, f"resume: {problem}: give the program a directory of its own"
         )
-    module.load_state_dict({own[k]: v for k, v in state.items()})
+    state = {}
+    for key, value in values.items():
+        like = whole[own[key]]
+        state[own[key]] = _decoder(reader, lambda *_, like=like: like).decode(value)
+    module.load_state_dict(state)
+
+
+def _decoder(reader: Reader, like: Callable[[str, tuple[int, ...]], Any]) -> Decoder:
+    """Decodes values; a tensor is sharded as `like` of its name and shape is."""
+
+    def tensor(name: str) -> Any:
+        dtype, shape = reader.shapes.get(name, ("", ()))
+        template = like(name, shape) if dtype else None
+        if template is None or not sharded.is_sharded(template):
+            return reader.tensor(name)
+        if shape != tuple(template.shape):
+            raise errors.Error(
+                errors.DATA,
+                f"resume: {name} has the shape {shape} in the checkpoint, and "
+                f"{tuple(template.shape)} in the program",
+            )
+        return sharded.read(reader.saved, name, type_of_name(name, dtype), template)
+
+    return Decoder(tensor, reader.array)
 
 
 def restore(
@@ -147,14 +208,13 @@ def restore(
     if problem:
         raise errors.Error(errors.USAGE, f"resume: {problem}: attach the same objects")
     reader = Reader(saved)
-    decoder = Decoder(reader.tensor, reader.array)
     for name, value in [*models.items(), *others.items()]:
-        state = decoder.decode(values[name])
         try:
             if name in models:
-                _load_model(name, value, state)
+                _load_model(name, value, values[name], reader)
             else:
-                value.load_state_dict(state)
+                templates = sharded.Templates(name, value, value.state_dict())
+                value.load_state_dict(_decoder(reader, templates.find).decode(values[name]))
         except (RuntimeError, ValueError, KeyError, TypeError) as error:
             if isinstance(error, errors.Error):
                 raise
@@ -169,7 +229,8 @@ def begin_from(path: str, model: Any) -> None:
         bare, whole = bare_names(state), model.state_dict()
         own = {given: name for name, given in bare_names(whole).items()}
         found = {own.get(bare[k], k): v for k, v in state.items()}
-        model.load_state_dict({**_tied_to(found, whole), **found})
+        found = {**_tied_to(found, whole), **found}
+        model.load_state_dict({k: sharded.spread(v, whole.get(k)) for k, v in found.items()})
     except Exception as error:  # the file may be anything
         text = " ".join(str(error).split())
         raise Usage(f"begin={path}: couldn't load it: {type(error).__name__}: {text}") from error

@@ -11,14 +11,14 @@ import time
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
-from . import _lib, data, ending, errors, objects, process, workers
+from . import _lib, data, ending, errors, objects, process, sharded, workers
 from .directory import WRITERS, identity_text, open_directory, values_of
 from .errors import Usage
 from .handover import Handover
 from .metrics import Metrics
 from .phases import Phases
 from .rank_state import RankState
-from .tensors import Described, describe, placements
+from .tensors import Entry, describe
 from .values import dumps
 from .watch import Watch
 
@@ -84,6 +84,15 @@ class _Every:
         self._last = time.monotonic()
 
 
+def _chosen(writers: str | None, is_sharded: bool) -> str:
+    """Which ranks save: each what it has of sharded state."""
+    if writers is not None and writers not in WRITERS:
+        raise Usage(f"writers={writers!r}: give one of {', '.join(WRITERS)}")
+    if is_sharded and writers not in (None, "all"):
+        raise Usage(f"writers={writers!r}: sharded state needs 'all', which is its default")
+    return writers or ("all" if is_sharded else "rank0")
+
+
 class Run:
     """Made by attach()."""
 
@@ -102,7 +111,7 @@ class Run:
         timeout: float,
         hang_timeout: float,
         begin: str | None,
-        writers: str,
+        writers: str | None,
     ):
         ending.check_alone()
         self.world = process.world()
@@ -116,9 +125,6 @@ class Run:
         self._models, self._others = models, others
         self._of_rank = RankState(self.world, own)
         self._every, self.timeout = _Every(every), timeout
-        if writers not in WRITERS:
-            raise Usage(f"writers={writers!r}: give one of {', '.join(WRITERS)}")
-        self._writers = writers
         self._seed_generators = seed_generators
         self._loaders: dict[str, Any] = {}
         self.numerics: dict[str, Any] = {}  # of canonical()
@@ -128,11 +134,13 @@ class Run:
         self._drained = self.ended = False
         identity = identity_text(config, seed)
         self._watch = Watch(self, hang_timeout)
+        collected = objects.Collected(models, others)
+        collected.check()  # now, not at the first save
+        self._writers = _chosen(writers, collected.is_sharded)
         self._handover = Handover(
-            others.values(), self.world.local_world_size if writers == "all" else 1
+            others.values(), self.world.local_world_size if self._writers == "all" else 1
         )
         self._in_step = False  # between a batch of the loader and its end_step
-        objects.Collected(models, others).check()  # now, not at the first save
         self._of_rank.check()
         self._open(identity, keep, begin)
         self._metrics = Metrics(directory, _lib.library.muster_ckpt_attempt(self.ckpt))
@@ -437,10 +445,13 @@ class Run:
         tensors = collected.tensors()
         if self._writers == "rank0":
             return tensors
-        own = ctypes.create_string_buffer(len(tensors) + 1)
-        state = _state(*collected.described({}), collected.late)
+        model, others = collected.entries(self.world.rank, {})
+        entries = [*model, *others]
+        own = ctypes.create_string_buffer(len(entries) + 1)
+        state = _state(model, others)
         _lib.check(_lib.library.muster_ckpt_own(self.ckpt, ctypes.byref(state), own))
-        return {name: v for (name, v), is_own in zip(tensors.items(), own.raw) if is_own}
+        names = {entry.name for entry, is_own in zip(entries, own.raw) if is_own}
+        return {name: sharded.local(v) for name, v in tensors.items() if name in names}
 
     def _begin_save(self, ranks: list[Any]) -> None:
         """`ranks` are the states that each of them has of its own."""
@@ -461,8 +472,7 @@ class Run:
 
         def hand_over(hosts: Mapping[str, Any]) -> None:
             loss = hosts[_LOSS]
-            model, others = collected.described(hosts)
-            state = _state(model, others, collected.late)
+            state = _state(*collected.entries(self.world.rank, hosts))
             state.values = text
             state.cursor = step
             state.loss = float("nan") if loss is None else float(loss)
@@ -476,17 +486,18 @@ class Run:
             hand_over(tensors)
 
 
-def _state(model: list[Described], others: list[Described], shared: set[str]) -> _lib.State:
-    """A struct muster_state of these tensors, which must outlive it."""
+def _state(model: list[Entry], others: list[Entry]) -> _lib.State:
+    """A struct muster_state of these tensors, whose memory must outlive it."""
+    of_model, of_others = describe(model), describe(others)
     return _lib.State(
         size=ctypes.sizeof(_lib.State),
-        model=describe(model),
+        model=of_model[0],
         model_count=len(model),
-        state=describe(others),
+        state=of_others[0],
         state_count=len(others),
         values=b"{}",
         loss=float("nan"),
         validation_loss=float("nan"),
-        model_placements=placements(model, shared),
-        state_placements=placements(others, shared),
+        model_placements=of_model[1],
+        state_placements=of_others[1],
     )

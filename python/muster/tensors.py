@@ -7,8 +7,9 @@ from __future__ import annotations
 import ctypes
 import json
 import struct
-from collections.abc import Container, Iterable
-from typing import Any, Protocol
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
 
 from . import _lib, errors
 from .errors import Refused
@@ -71,8 +72,8 @@ def _why_not(value: Any) -> str | None:
         return "a sparse or quantized tensor can't be saved: give its parts"
     if value.device.type == "meta":
         return "a tensor on the meta device has no values"
-    if hasattr(value, "full_tensor") or hasattr(value, "local_shards"):
-        return f"a {type(value).__name__} is only a part of a tensor: save the whole"
+    if hasattr(value, "local_shards"):
+        return f"a {type(value).__name__} is only a part of a tensor: save it by muster.dcp"
     return None
 
 
@@ -90,22 +91,12 @@ def checked_type(name: str, value: Any) -> str:
     return _TORCH_TYPES[dtype]
 
 
-class Described:
-    """What one tensor is, without its memory: another rank saves it."""
-
-    data = 0
+class HostTensor:
+    """A tensor or an array in host memory, which it holds as long as it lives."""
 
     def __init__(self, name: str, value: Any):
-        self.name = name
         self.dtype = checked_type(name, value)
         self.shape = tuple(value.shape)
-
-
-class HostTensor(Described):
-    """One tensor in host memory. It holds that memory as long as it lives."""
-
-    def __init__(self, name: str, value: Any):
-        super().__init__(name, value)
         if _is_array(value):
             import numpy
 
@@ -116,40 +107,43 @@ class HostTensor(Described):
             self.data = self._held.data_ptr()
 
 
-class _Described(Protocol):
+@dataclass
+class Entry:
+    """What is saved of a tensor: all of it, or a box. `rank` has it and saves it; ALL_RANKS: all
+    have it, and any may save it. `data` is where it lies in host memory; 0: on another rank."""
+
     name: str
     dtype: str
     shape: tuple[int, ...]
-    data: int
+    rank: int = 0
+    offset: tuple[int, ...] | None = None
+    whole: tuple[int, ...] | None = None
+    data: int = 0
 
 
-def describe(tensors: Iterable[_Described]) -> Any:
-    """An array of struct muster_tensor; the tensors must outlive it."""
-    given = list(tensors)
-    described = (_lib.Tensor * len(given))()
-    for one, tensor in zip(described, given):
-        one.name = tensor.name.encode()
-        one.dtype = tensor.dtype.encode()
-        one.dims = len(tensor.shape)
-        one.shape[: len(tensor.shape)] = tensor.shape
-        one.data = tensor.data or None
-    return described
-
-
-def placements(tensors: Iterable[Described], shared: Container[str]) -> Any:
-    """An array of struct muster_placement: all ranks have what is in `shared`, rank 0 the rest."""
-    given = list(tensors)
-    placed = (_lib.Placement * len(given))()
-    for one, tensor in zip(placed, given):
-        one.rank = _lib.ALL_RANKS if tensor.name in shared else 0
-    return placed
+def describe(entries: Sequence[Entry]) -> tuple[Any, Any]:
+    """Arrays of struct muster_tensor and of struct muster_placement."""
+    described = (_lib.Tensor * len(entries))()
+    placed = (_lib.Placement * len(entries))()
+    for one, place, entry in zip(described, placed, entries):
+        one.name = entry.name.encode()
+        one.dtype = entry.dtype.encode()
+        one.dims = len(entry.shape)
+        one.shape[: len(entry.shape)] = entry.shape
+        one.data = entry.data or None
+        place.rank = entry.rank
+        if entry.offset is not None and entry.whole is not None and entry.shape != entry.whole:
+            place.is_box = 1
+            place.shape[: len(entry.whole)] = entry.whole
+            place.offset[: len(entry.offset)] = entry.offset
+    return described, placed
 
 
 class Reader:
     """Reads the tensors of an open checkpoint, each once."""
 
     def __init__(self, saved: Any):
-        self._saved = saved
+        self.saved = saved
         self._read: dict[tuple[str, bool], Any] = {}
         self.shapes: dict[str, tuple[str, tuple[int, ...]]] = {}
         tensor = _lib.Tensor()
@@ -172,7 +166,7 @@ class Reader:
 
     def _fill(self, name: str, count: int, data: int) -> None:
         if count > 0:
-            _lib.check(_lib.library.muster_saved_read(self._saved, name.encode(), 0, count, data))
+            _lib.check(_lib.library.muster_saved_read(self.saved, name.encode(), 0, count, data))
 
     def tensor(self, name: str) -> Any:
         import torch

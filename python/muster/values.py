@@ -146,8 +146,10 @@ def _short(path: tuple[str, ...]) -> str:
 
 
 def _tensor_key(tensor: Any) -> Any:
-    """The same for two tensors that are one: tied weights are saved once."""
-    if tensor.numel() == 0 or tensor.layout is not _torch().strided:
+    """The same for two tensors that are one: tied weights are saved once. A sharded tensor has no
+    memory of its own."""
+    is_sharded = hasattr(tensor, "device_mesh")
+    if is_sharded or tensor.numel() == 0 or tensor.layout is not _torch().strided:
         return ("tensor", id(tensor))
     return (
         "tensor",

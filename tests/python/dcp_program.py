@@ -33,6 +33,8 @@ def parse():
     parser.add_argument("--cached", action="store_true", help="DCP plans the first save only")
     parser.add_argument("--die-after", type=int, default=0, help="the step of a save")
     parser.add_argument("--spoil", default="", help="what is wrong with the state or the call")
+    parser.add_argument("--attach", action="store_true", help="a run of muster.attach, without DCP")
+    parser.add_argument("--writers", default=None)
     parser.add_argument("--compare", action="store_true", help="what PyTorch's own reader reads")
     parser.add_argument("--notice-at", type=int, default=0, help="a step, on the last rank")
     return parser.parse_args()
@@ -46,7 +48,8 @@ class Model(torch.nn.Module):
             torch.nn.TransformerEncoderLayer(16, 2, 32, dropout=0.0, batch_first=True)
             for _ in range(2)
         )
-        self.head = torch.nn.Linear(16, 33)
+        self.head = torch.nn.Linear(16, 33, bias=False)
+        self.head.weight = self.embedding.weight  # tied
         self.register_buffer("seen", torch.zeros((), dtype=torch.int64))
 
     def forward(self, tokens):
@@ -152,11 +155,34 @@ def compare(run):
     print("both have read the same", flush=True)
 
 
+def attached(world):
+    """The state of attach() is sharded."""
+    training = Sharded(world)
+    run = muster.attach(
+        args.run, model=training.model, optimizer=training.optimizer, every=args.every,
+        writers=args.writers, config={"width": 16},
+    )  # fmt: skip
+    if run.resumed:
+        print(f"rank {world.rank} read step {run.step}: {hash_of(training.state())}", flush=True)
+    while run.step < args.steps:
+        step = run.step + 1
+        training.step(step, world.rank)
+        if step == args.notice_at and world.rank == world.world_size - 1:
+            os.kill(os.getpid(), signal.SIGTERM)
+        print(f"rank {world.rank} saves step {step}: {hash_of(training.state())}", flush=True)
+        run.end_step()
+        if step == args.die_after:
+            os.kill(os.getpid(), signal.SIGKILL)
+
+
 def main():
     world = muster.init()
     dist.init_process_group("gloo")
     if args.compare:
         compare(args.run)
+        return
+    if args.attach:
+        attached(world)
         return
     writer = muster.dcp.Writer(args.run, wait=not args.hand_over, config={"width": 16})
     torch.manual_seed(1)

@@ -11,7 +11,7 @@ import subprocess
 from ranks import HERE, Case, Ranks
 
 
-class Sharded(Case):
+class Saved(Case):
     def run_on(self, count, *options, status=0):
         words = ["--run", pathlib.Path(self.place, "run"), *options]
         ranks = Ranks(self.place, words, count=count, program=HERE / "dcp_program.py")
@@ -35,6 +35,8 @@ class Sharded(Case):
         )
         self.assertEqual(done.returncode, 0, done.stdout)
 
+
+class Sharded(Saved):
     def goes_on(self, plan):
         """`plan`: the ranks of each attempt, and its options. Each begins with what the one before
         has saved last."""
@@ -108,3 +110,31 @@ class Sharded(Case):
             self.assertIn(words, lines[0])
         ranks = self.run_on(3, "--steps", 2)
         self.assertEqual(list(self.told(ranks, "read")), [2], ranks.said())
+
+
+class Attached(Saved):
+    """The same state in a run of attach(), which saves it by itself."""
+
+    def test_what_four_ranks_of_fsdp_save_is_read_by_two_eight_and_one(self):
+        last = None
+        for attempt, count in enumerate((4, 2, 8, 1, 3)):
+            steps = 2 * attempt + 2
+            ranks = self.run_on(count, "--attach", "--steps", steps)
+            read, saved = self.told(ranks, "read"), self.told(ranks, "saves")
+            self.assertEqual(read, {} if last is None else {2 * attempt: last}, ranks.said())
+            last = saved[steps]
+            self.verify()
+
+    def test_killed_and_told_to_stop(self):
+        ranks = self.run_on(4, "--attach", "--steps", 99, "--die-after", 6, status=-signal.SIGKILL)
+        saved = self.told(ranks, "saves")
+        ranks = self.run_on(3, "--attach", "--steps", 99, "--notice-at", 8, status=75)
+        self.assertEqual(self.told(ranks, "read"), {6: saved[6]}, ranks.said())
+        saved = self.told(ranks, "saves")
+        ranks = self.run_on(2, "--attach", "--steps", 10)
+        self.assertEqual(self.told(ranks, "read"), {9: saved[9]}, ranks.said())
+        self.verify()
+
+    def test_rank_0_alone_can_not_save_it(self):
+        ranks = self.run_on(2, "--attach", "--writers", "rank0", status=2)
+        self.assertIn("muster: writers='rank0': sharded state needs 'all'", ranks.said(0))

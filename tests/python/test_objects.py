@@ -30,7 +30,7 @@ class Names(unittest.TestCase):
     def test_several_models_have_their_names_in_front(self):
         models = {"model.a": torch.nn.Linear(1, 2), "model.b": torch.nn.Linear(1, 2)}
         collected = Collected(models, {})
-        names = [tensor.name for tensor in collected.described(collected.tensors())[0]]
+        names = [entry.name for entry in collected.entries(0, collected.tensors())[0]]
         self.assertEqual(names, ["a.weight", "a.bias", "b.weight", "b.bias"])
 
     def test_a_tensor_that_can_t_be_saved_is_refused_before_it_is_copied(self):
