@@ -22,6 +22,7 @@ dist_package_DATA = \
 	python/muster/run.py \
 	python/muster/sharded.py \
 	python/muster/slots.py \
+	python/muster/stragglers.py \
 	python/muster/streams.py \
 	python/muster/tensors.py \
 	python/muster/values.py \

@@ -5,7 +5,7 @@ about a step that hangs."""
 from __future__ import annotations
 
 import sys
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from typing import Any
 
 from . import _lib
@@ -19,8 +19,8 @@ class Phases:
     parameter, which comes first; "update" is in the optimizer's step. The hooks are on objects that
     copy and pickle without them, and on no module, whose forward may be compiled."""
 
-    def __init__(self, handle: Any):
-        self._handle = handle
+    def __init__(self, handle: Any, on_backward: Callable[[], None] = lambda: None):
+        self._handle, self._on_backward = handle, on_backward
         self._hooks: list[Any] = []
         self._step = 1
         self.name = "start"
@@ -36,6 +36,7 @@ class Phases:
         def backward(gradient: Any) -> None:
             if self.name != "backward":
                 self.begin("backward")
+                self._on_backward()
 
         backward.__torch_unserializable__ = True  # type: ignore[attr-defined]
         for model in models:

@@ -18,6 +18,7 @@ from .handover import Handover
 from .metrics import Metrics
 from .phases import Phases
 from .rank_state import RankState
+from .stragglers import Stragglers
 from .tensors import Entry, describe
 from .values import dumps
 from .watch import Watch
@@ -118,7 +119,8 @@ class Run:
         self.directory, self.seed = directory, seed
         self.step = 0  # steps done, by all attempts together
         self.resumed = False
-        self.phases = Phases(self.world.handle)
+        self._stragglers = Stragglers(self.world)
+        self.phases = Phases(self.world.handle, self._stragglers.begin_backward)
         self.ckpt: Any = None
         self.loss: Any = None
         self.validation_loss: float | None = None
@@ -224,9 +226,12 @@ class Run:
         flags, rank = self._word()
         if flags & _STOP:
             self._stop(rank)
+        for line in self._stragglers.end_step(self.step, self._watch.word_timeout()):
+            self.say(line)
         if self._is_due(flags):
             self.save()
         self._watch.beat()
+        self._stragglers.begin_step()
         if not seeded_by_loader:
             self.begin_step()
 

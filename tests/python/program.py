@@ -104,6 +104,7 @@ def parse():
                         help="steps, after which rank 0 saves and kills all ranks")  # fmt: skip
     parser.add_argument("--hang-at", type=int, default=0)
     parser.add_argument("--hang-timeout", type=float, default=0.0)
+    parser.add_argument("--slow", type=int, default=-1, help="the forward pass of this rank")
     parser.add_argument("--fails", type=int, default=-1, help="this rank raises before attach")
     parser.add_argument("--hook", choices=["buffers", "replaces"],
                         help="an excepthook that other packages install later")  # fmt: skip
@@ -246,7 +247,10 @@ def main():
         note(world.rank, run.step, samples)
         if run.step + 1 == args.hang_at and world.rank == 1:
             time.sleep(1000)
+        began = time.perf_counter()
         loss = ddp(tokens)
+        if world.rank == args.slow:
+            time.sleep(max(0.02, 3 * (time.perf_counter() - began)))
         optimizer.zero_grad()
         loss.backward()
         if args.noise:
