@@ -62,10 +62,11 @@ class _Tree:
         self.first, self.count = first.value, count.value
         self.own, self.pieces = list(own)[: count.value], list(pieces)
         self.joins, self.every = list(joins)[: sum(pieces)], list(every)
-        depth = [0]
+        # How often the gradients are in memory at the most.
+        self.copies, before = 1, 0
         for additions in self.own:
-            depth.append(depth[-1] + 1 - additions)
-        self.arenas = max(before + 1 for before in depth[:-1])
+            self.copies = max(self.copies, before + (additions == 0))
+            before += 1 - additions
 
 
 def _add(left: Any, right: Any) -> Any:
@@ -75,14 +76,18 @@ def _add(left: Any, right: Any) -> Any:
     return left.add_(0.0 if right is None else right)
 
 
-def _push(stack: list[list[Any]], value: list[Any], additions: int) -> None:
-    """Values are lists of tensors."""
-    stack.append(value)
+def _add_topmost(stack: list[list[Any]], additions: int) -> None:
+    """Entries are lists of tensors."""
     for _ in range(additions):
         right = stack.pop()
         left = stack[-1]
         for i, part in enumerate(right):
             left[i] = _add(left[i], part)
+
+
+def _push(stack: list[list[Any]], value: list[Any], additions: int) -> None:
+    stack.append(value)
+    _add_topmost(stack, additions)
 
 
 class _Bucket:
@@ -97,6 +102,8 @@ class _Bucket:
         self._world_size, self._device = world_size, parameters[0].device
         self.stack: list[list[Any]] = []
         self._slot: list[Any] = []  # the gradients of the slot that is under way
+        self._missing = 0  # how many have not come
+        self._added: set[int] = set()  # those that autograd has added to the stack's topmost entry
         self._flat: Any = None
         self._received: Any = None
         self._sent: Any = None
@@ -105,21 +112,39 @@ class _Bucket:
         self.is_closed = False
 
     def begin(self) -> None:
-        self._slot = [None] * len(self.parameters)
-        self.stack, self.used, self.is_closed = [], set(), False
+        self.stack, self.used = [], set()
+
+    def begin_slot(self, additions: int) -> None:
+        """A slot that is added to the sum before it is so by autograd itself, where it can."""
+        self._slot, self._added = [None] * len(self.parameters), set()
+        self._missing, self.is_closed = len(self.parameters), False
+        for i, parameter in enumerate(self.parameters):
+            left = self.stack[-1][i] if additions else None
+            parameter.grad = left if parameter.dtype == torch.float32 else None
 
     def take(self, i: int, gradient: Any) -> bool:
         """One parameter's gradient of a slot; whether all are here."""
-        have = self._slot[i]
-        self._slot[i] = gradient.float() if have is None else have.add_(gradient)
-        return not any(part is None for part in self._slot)
+        if self.stack and gradient is self.stack[-1][i]:
+            self._added.add(i)
+        else:
+            self._slot[i] = gradient.float()
+        self.used.add(i)
+        self._missing -= 1
+        return self._missing == 0
 
     def close(self, additions: int) -> None:
         """The slot is over."""
-        self.used.update(i for i, part in enumerate(self._slot) if part is not None)
-        _push(self.stack, self._slot, additions)
-        self._slot = [None] * len(self.parameters)
         self.is_closed = True
+        for parameter in self.parameters:
+            parameter.grad = None
+        if additions == 0:
+            self.stack.append(self._slot)
+            return
+        left = self.stack[-1]
+        for i, part in enumerate(self._slot):
+            if i not in self._added:
+                left[i] = _add(left[i], part)
+        _add_topmost(self.stack, additions - 1)
 
     def _memory(self, rows: int) -> Any:
         return torch.zeros(rows, self._segment, dtype=torch.float32, device=self._device)
@@ -235,7 +260,7 @@ class Canonical:
         if self._world.rank == 0:
             text = (
                 f"canonical: {self.slots_count} slots on {world_size} ranks; gradients have "
-                f"{size:.1f} MB, and take {(tree.arenas + moved) * size:.1f} MB on rank 0"
+                f"{size:.1f} MB, and take {(tree.copies + moved) * size:.1f} MB on rank 0"
             )
             print(f"muster: {text}", file=sys.stderr, flush=True)
 
@@ -253,14 +278,14 @@ class Canonical:
         self._steps += 1
         self._slot = self._sent = 0
         self._sums = []
-        for parameter in self._parameters:
-            parameter.grad = None
         for bucket in self._buckets:
             bucket.begin()
         for i, batch in enumerate(batches):
             data.seed_generators(
                 data.derived_seed(seed, step, self._tree.first + i, _OF_SLOTS), cuda=True
             )
+            for bucket in self._buckets:
+                bucket.begin_slot(self._tree.own[i])
             yield batch
             if self._slot != i + 1:
                 raise Usage("canonical: call backward() once for each batch of slots()")
@@ -280,9 +305,6 @@ class Canonical:
         self._slot += 1
         if self._slot == self._tree.count:
             self._finish()
-        else:
-            for bucket in self._buckets:
-                bucket.is_closed = False
 
     @property
     def _is_last(self) -> bool:
