@@ -10,5 +10,6 @@ dist_man7_MANS += doc/muster-environment.7
 dist_man8_MANS += doc/muster-ckptd.8 doc/muster-first-node.8 doc/muster-requeue.8 doc/spank_muster.8
 EXTRA_DIST += doc/cuda-shim.md doc/metrics-format.md doc/gemm-plans-format.md \
 	doc/flight-recorder-format.md doc/launch-faults.md doc/testing.md doc/training-faults.md \
-	doc/glossary.md doc/pytorch.md doc/pytorch-dcp.md doc/pytorch-canonical.md
+	doc/glossary.md doc/pytorch.md doc/pytorch-dcp.md doc/pytorch-canonical.md \
+	doc/pytorch-frameworks.md
 # End of doc.mk

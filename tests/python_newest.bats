@@ -23,7 +23,7 @@ venv() {
 # In a test of its own, since it takes minutes.
 @test "PyTorch, mypy and ruff from PyPI" {
     venv lint mypy ruff || skip "$why"
-    venv torch torch numpy safetensors || skip "$why"
+    venv torch torch numpy safetensors accelerate || skip "$why"
 }
 
 @test "types by mypy --strict, and style by ruff" {
@@ -46,12 +46,12 @@ venv() {
     [[ $output = *"Ran "* && $output != *skipped* ]]
 }
 
-@test "the programs in doc/pytorch-dcp.md and doc/pytorch-canonical.md run" {
+@test "the programs in doc/pytorch-dcp.md, -canonical.md and -frameworks.md run" {
     [ -e "$MUSTER_BUILD/venv-torch/complete" ] || skip "no PyTorch"
     export MUSTER_LIBRARY=$MUSTER_PREFIX/lib/libmuster.so.0 PYTHONDONTWRITEBYTECODE=1
     export PYTHONPATH=$MUSTER_PREFIX/share/muster/python
     local name
-    for name in dcp canonical; do
+    for name in dcp canonical frameworks; do
         mkdir "$BATS_TEST_TMPDIR/$name"
         run "$MUSTER_BUILD/venv-torch/bin/python" "$MUSTER_TOP/tests/lib/doc_programs.py" \
             "$MUSTER_TOP/doc/pytorch-$name.md" "$BATS_TEST_TMPDIR/$name"

@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
 from . import _lib, errors
-from .objects import is_optimizer
+from .objects import bare_optimizer, is_optimizer
 
 
 def _bytes_of(value: Any) -> int:
@@ -114,7 +114,7 @@ class Handover:
         self._thread: threading.Thread | None = None
         self._events: list[tuple[Any, Any]] = []
         self._error: BaseException | None = None
-        optimizers = [value for value in objects if is_optimizer(value)]
+        optimizers = [bare_optimizer(value) for value in objects if is_optimizer(value)]
         self._hooks = [
             value.register_step_pre_hook(lambda *_: self._before_update())
             for value in optimizers

@@ -69,6 +69,12 @@ def is_optimizer(value: Any) -> bool:
     return hasattr(value, "step") and hasattr(value, "zero_grad")
 
 
+def bare_optimizer(value: Any) -> Any:
+    """The optimizer whose hooks are called, whatever wraps it, as Accelerate does."""
+    inner = getattr(value, "optimizer", None)
+    return bare_optimizer(inner) if inner is not None and is_optimizer(inner) else value
+
+
 def _parameters(module: Any) -> dict[str, Any]:
     """By all their names, of which a tied one has several."""
     found: dict[str, Any] = {}

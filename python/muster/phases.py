@@ -9,6 +9,7 @@ from collections.abc import Callable, Iterable
 from typing import Any
 
 from . import _lib
+from .objects import bare_optimizer
 
 # enum muster_phase
 _NUMBERS = {"data": 2, "update": 5, "forward": 9, "backward": 10, "step": 11}
@@ -43,7 +44,7 @@ class Phases:
             parameters = [p for p in _parameters(model) if p.requires_grad]
             if parameters:
                 self._hooks.append(parameters[-1].register_hook(backward))
-        for optimizer in optimizers:
+        for optimizer in map(bare_optimizer, optimizers):
             if hasattr(optimizer, "register_step_post_hook"):  # from PyTorch 2.0 on
                 before = optimizer.register_step_pre_hook(lambda *_: self.begin("update"))
                 after = optimizer.register_step_post_hook(lambda *_: self.begin("step"))

@@ -35,6 +35,23 @@ class Step(unittest.TestCase):
         self.phases.watch([self.model], [self.optimizer])
         self.expected = ["backward", "update", "step"] if HOOKS else ["backward"]
 
+    def test_the_hooks_are_on_the_optimizer_that_another_one_wraps(self):
+        class Wraps(torch.optim.Optimizer):
+            def __init__(self, optimizer):
+                self.optimizer = optimizer
+
+            def zero_grad(self):
+                self.optimizer.zero_grad()
+
+            def step(self):
+                self.optimizer.step()
+
+        phases = Recorded()
+        wrapped = Wraps(torch.optim.AdamW(self.model.parameters()))
+        phases.watch([], [wrapped])
+        wrapped.step()
+        self.assertEqual(phases.begun, ["update", "step"] if HOOKS else [])
+
     def step(self, model):
         self.phases.name = "forward"
         model(torch.randn(3, 4)).sum().backward()
