@@ -25,6 +25,7 @@ dist_package_DATA = \
 	python/muster/stragglers.py \
 	python/muster/streams.py \
 	python/muster/tensors.py \
+	python/muster/transformers.py \
 	python/muster/values.py \
 	python/muster/watch.py \
 	python/muster/workers.py \

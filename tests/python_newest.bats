@@ -23,7 +23,7 @@ venv() {
 # In a test of its own, since it takes minutes.
 @test "PyTorch, mypy and ruff from PyPI" {
     venv lint mypy ruff || skip "$why"
-    venv torch torch numpy safetensors accelerate || skip "$why"
+    venv torch torch numpy safetensors accelerate transformers || skip "$why"
 }
 
 @test "types by mypy --strict, and style by ruff" {

@@ -67,6 +67,7 @@ EXTRA_DIST += tests/python.bats tests/python_newest.bats tests/python/ranks.py \
 	tests/python/test_run.py tests/python/test_dcp.py tests/python/dcp_program.py \
 	tests/python/test_canonical.py tests/python/canonical_program.py \
 	tests/python/test_frameworks.py tests/python/accelerate_program.py \
+	tests/python/transformers_program.py \
 	tests/lib/doc_programs.py tests/cluster/pytorch.bats tests/cluster/wheel.bats
 
 EXTRA_DIST += tests/unit/trainer/cpu/threads_sample.h

@@ -7,14 +7,15 @@ import re
 from ranks import HERE, Case, Ranks
 
 
-class Accelerate(Case):
+class Frameworks(Case):
     def run_on(self, count, *options, run="run", status=0):
         words = ["--run", pathlib.Path(self.place, run), *options]
-        ranks = Ranks(self.place, words, count=count, program=HERE / "accelerate_program.py")
+        ranks = Ranks(self.place, words, count=count, program=HERE / self.program)
         self._started.append(ranks)
         return self.finish(ranks, status)
 
-    def test_stopped_twice_it_comes_to_the_same_bits(self):
+    def stopped_twice_it_comes_to_the_same_bits(self, program):
+        self.program = program
         whole = self.run_on(2, run="undisturbed")
         expected = re.findall(r"ends: (.*)", whole.said())
         self.assertEqual(len(expected), 2, whole.said())
@@ -24,3 +25,10 @@ class Accelerate(Case):
         ranks = self.run_on(2)
         self.assertRegex(ranks.said(0), "resumed at step 2[01] ")
         self.assertEqual(re.findall(r"ends: (.*)", ranks.said()), expected)
+
+    def test_accelerate(self):
+        self.stopped_twice_it_comes_to_the_same_bits("accelerate_program.py")
+
+    def test_trainer(self):
+        """Of Hugging Face: the losses of all steps, too."""
+        self.stopped_twice_it_comes_to_the_same_bits("transformers_program.py")
