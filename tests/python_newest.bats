@@ -34,17 +34,30 @@ venv() {
     "$MUSTER_BUILD/venv-lint/bin/ruff" format --no-cache --check setup.py python tests/python
 }
 
-@test "all that Debian's PyTorch does, and killed ten times" {
+# unittests NAME…: modules of tests/python, with that PyTorch.
+unittests() {
     [ -e "$MUSTER_BUILD/venv-torch/complete" ] || skip "no PyTorch"
     export MUSTER_LIBRARY=$MUSTER_PREFIX/lib/libmuster.so.0 PYTHONDONTWRITEBYTECODE=1
     export PYTHONPATH=$MUSTER_PREFIX/share/muster/python:$MUSTER_TOP/tests/python
     export MUSTER_PYTHON_LONG=1 MUSTER_PATIENCE=$((2 * ${MUSTER_PATIENCE:-3}))
     cd "$MUSTER_TOP/tests/python"
-    run "$MUSTER_BUILD/venv-torch/bin/python" -m unittest -v
+    run "$MUSTER_BUILD/venv-torch/bin/python" -m unittest -v "$@"
     echo "$output"
     [ "$status" -eq 0 ]
     [[ $output = *"Ran "* && $output != *skipped* ]]
 }
+
+@test "all that Debian's PyTorch does, and killed ten times" {
+    unittests test_values test_objects test_phases test_streams test_handover test_order test_run
+}
+
+@test "sharded state: by DCP and by attach, on other numbers of ranks, killed" {
+    unittests test_dcp
+}
+
+@test "the same bits on any number of ranks" { unittests test_canonical; }
+
+@test "Accelerate and Hugging Face's Trainer, stopped twice" { unittests test_frameworks; }
 
 @test "the programs in doc/pytorch-dcp.md, -canonical.md and -frameworks.md run" {
     [ -e "$MUSTER_BUILD/venv-torch/complete" ] || skip "no PyTorch"
