@@ -12,7 +12,7 @@ import ctypes
 import json
 import os
 import sys
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any
 
 import torch
@@ -220,6 +220,10 @@ class Canonical:
             raise Usage("canonical(): the module has no parameter that is trained")
         if not hasattr(self._parameters[0], "register_post_accumulate_grad_hook"):
             raise Usage(f"canonical() needs PyTorch 2.1, and this is {torch.__version__}")
+        # On CPUs the sums of a bucket come back while others are on their way there. All ranks use
+        # each group in the same order, but not both.
+        self._on_cpus = self._parameters[0].device.type == "cpu"
+        self._back = dist.new_group() if self._group is not None and self._on_cpus else self._group
         if self._group is not None:
             for tensor in [*module.parameters(), *module.buffers()]:
                 dist.broadcast(tensor.data, 0)
@@ -232,7 +236,7 @@ class Canonical:
         for parameter in self._parameters:
             parameter.register_post_accumulate_grad_hook(self._take)
         self._steps = 0  # without a run
-        self._slot = self._sent = 0
+        self._slot = self._sent = self._gathered = 0
         self._sums: list[tuple[Any, float]] = []
         self.loss: Any = None
         self._tell_memory()
@@ -276,7 +280,7 @@ class Canonical:
             )
         seed, step = (self._run.seed, self._run.step) if self._run else (0, self._steps)
         self._steps += 1
-        self._slot = self._sent = 0
+        self._slot = self._sent = self._gathered = 0
         self._sums = []
         for bucket in self._buckets:
             bucket.begin()
@@ -322,6 +326,8 @@ class Canonical:
             )
         if bucket.take(i, gradient) and self._is_last:
             self._close(bucket)
+        if self._on_cpus:
+            self._gather(self._has_come)
 
     def _close(self, bucket: _Bucket) -> None:
         """All ranks send the buckets in the same order, beside the rest of the backward pass."""
@@ -335,11 +341,18 @@ class Canonical:
             self._buckets[self._sent].send(self._tree.pieces, self._group)
             self._sent += 1
 
+    def _has_come(self, bucket: _Bucket) -> bool:
+        return bool(bucket.work.is_completed())
+
+    def _gather(self, wanted: Callable[[_Bucket], bool]) -> None:
+        """In the buckets' order, up to one that is not wanted."""
+        while self._gathered < self._sent and wanted(self._buckets[self._gathered]):
+            self._buckets[self._gathered].gather(self._tree.joins, self._back)
+            self._gathered += 1
+
     def _finish(self) -> None:
         used = [i in bucket.used for bucket in self._buckets for i in range(len(bucket.parameters))]
-        if self._world.world_size > 1:
-            for bucket in self._buckets:
-                bucket.gather(self._tree.joins, self._group)
+        self._gather(lambda _: True)
         sums, counts, used = self._exchange(used)
         stack: list[list[Any]] = []
         for value, additions in zip(sums, self._tree.every):
