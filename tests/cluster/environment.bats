@@ -17,7 +17,8 @@ InteractiveStepOptions="--interactive --preserve-env ./alone"'
 
 write_scripts() {
     # world FOLDER: a task whose variables are held against what is so.
-    printf '#!/bin/sh\nexec /usr/bin/python3 world.py task "$1"\n' >"$JOBS/world"
+    printf '#!/bin/sh\nexec /usr/bin/python3 world.py task "$1" %s\n' $((HANG / 2)) \
+        >"$JOBS/world"
     # alone [FILE]: what is no task notes its variables, and waits until there is that file.
     printf '%s\n' '#!/bin/sh' 'env -0 >alone.env' \
         'until [ -e "${1-alone.env}" ]; do sleep 0.1; done' >"$JOBS/alone"

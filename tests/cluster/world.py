@@ -2,16 +2,16 @@
 # SPDX-License-Identifier: Apache-2.0
 """Holds the variables of a step's tasks against what is so.
 
-"world.py task FOLDER" is run by each task: rank 0 listens where the variables say, the others go
-there, and each leaves a file with its host, its variables and whom it met. (srun would mix such
-long lines.) "world.py check FOLDER TASKS" reads these files and names every rule that is broken."""
+"world.py task FOLDER SECONDS" is run by each task: rank 0 listens where the variables say, the
+others go there, and each leaves a file with its host, its variables and whom it met. (srun would
+mix such long lines.) SECONDS are for hangs only. "world.py check FOLDER TASKS" reads these files
+and names every rule that is broken."""
 import json
 import os
 import socket
 import sys
 import time
 
-DEADLINE = time.monotonic() + 20
 PORTS = ("MASTER_PORT", "JAX_COORDINATOR_PORT")
 
 
@@ -21,16 +21,16 @@ def listen(port):
     return socket.create_server(("", port), family=family, dualstack_ipv6=both, backlog=128)
 
 
-def greet_all(server, count):
+def greet_all(server, count, deadline):
     """Tells `count` visitors who they have met."""
-    server.settimeout(max(0.1, DEADLINE - time.monotonic()))
+    server.settimeout(max(0.1, deadline - time.monotonic()))
     for _ in range(count):
         visitor, _ = server.accept()
         visitor.sendall(f"{os.environ['SLURM_PROCID']}@{socket.gethostname()}\n".encode())
         visitor.close()
 
 
-def visit(host, port):
+def visit(host, port, deadline):
     """Whom one meets there."""
     while True:
         try:
@@ -38,21 +38,22 @@ def visit(host, port):
             with visitor, visitor.makefile() as stream:
                 return stream.readline().strip()
         except OSError as error:
-            if time.monotonic() > DEADLINE:
+            if time.monotonic() > deadline:
                 return f"nobody at {host}:{port}: {error}"
             time.sleep(0.05)
 
 
-def task(folder):
-    met = []
+def task(folder, seconds):
+    met, deadline = [], time.monotonic() + float(seconds)
     ports = [int(os.environ[name]) for name in PORTS]
     if os.environ["SLURM_PROCID"] == "0":
         servers = [listen(port) for port in ports]
         for server in servers:
-            greet_all(server, int(os.environ["WORLD_SIZE"]) - 1)
+            greet_all(server, int(os.environ["WORLD_SIZE"]) - 1, deadline)
     else:
         jax_host = os.environ["JAX_COORDINATOR_ADDRESS"].rpartition(":")[0].strip("[]")
-        met = [visit(os.environ["MASTER_ADDR"], ports[0]), visit(jax_host, ports[1])]
+        met = [visit(os.environ["MASTER_ADDR"], ports[0], deadline),
+               visit(jax_host, ports[1], deadline)]
     with open(f"{folder}/{socket.gethostname()}-{os.getpid()}", "x") as file:
         json.dump({"host": socket.gethostname(), "met": met, "env": dict(os.environ)}, file)
 
@@ -165,4 +166,5 @@ def check(folder, size):
 
 
 if __name__ == "__main__":
-    sys.exit(task(sys.argv[2]) if sys.argv[1] == "task" else check(sys.argv[2], int(sys.argv[3])))
+    RUN = {"task": task, "check": lambda folder, tasks: check(folder, int(tasks))}
+    sys.exit(RUN[sys.argv[1]](*sys.argv[2:]))

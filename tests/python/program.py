@@ -16,6 +16,8 @@ import torch.distributed as dist
 
 import muster
 
+PATIENCE = int(os.environ.get("MUSTER_PATIENCE", "3"))
+
 
 class Tokens(torch.utils.data.Dataset):
     """Short sequences, with a random token in each: a sample depends on its place in the run."""
@@ -210,7 +212,7 @@ def main():
     run = muster.attach(
         args.run, model=model, optimizer=optimizer, scheduler=scheduler, average=average,
         every=args.every, config={"batch": args.batch, "learning_rate": args.learning_rate}, seed=4,
-        timeout=60, hang_timeout=args.hang_timeout, begin=args.begin,
+        timeout=20 * PATIENCE, hang_timeout=args.hang_timeout, begin=args.begin,
         writers=args.writers, **extra,
     )  # fmt: skip
     if args.late:
