@@ -18,6 +18,7 @@ EXTRA_DIST += bench/setup.bash
 EXTRA_DIST += bench/train-cpu.sh bench/train_cpu.py bench/train_torch.py
 EXTRA_DIST += bench/torch-step.sh bench/torch_step.py \
 	bench/torch-canonical.sh bench/torch_canonical.py \
+	bench/results/torch-canonical-2026-11-27.txt \
 	bench/torch-save.sh bench/results/torch-save-2026-11-26.txt \
 	bench/checkpoint.sh bench/checkpoint.py bench/checkpoint_disk.py \
 	bench/checkpoint_memory.py bench/checkpoint_muster.py bench/checkpoint_torch.py
