@@ -29,6 +29,7 @@ static int calls, direct_calls;
 
 /* Of threads that give way, when those of STARVING get no processor before this deadline. */
 static struct deadline starving;
+static pthread_mutex_t starved = PTHREAD_MUTEX_INITIALIZER; /* guards these two: */
 static int late_calls;
 static size_t largest;
 
@@ -39,9 +40,11 @@ static void starve(size_t size)
 		return;
 	}
 	deadline_sleep(starving, 60);
-	__atomic_add_fetch(&late_calls, 1, __ATOMIC_RELAXED);
+	pthread_mutex_lock(&starved);
+	late_calls++;
 	if (size > largest)
 		largest = size;
+	pthread_mutex_unlock(&starved);
 }
 
 ssize_t pwrite(int fd, const void *data, size_t size, off_t offset)
