@@ -13,7 +13,6 @@ libmuster_la_SOURCES = lib/muster.h lib/muster_private.h \
 	lib/nccl.c \
 	lib/notice.c \
 	lib/order.c \
-	lib/tree.c \
 	lib/outcomes.c lib/outcomes.h \
 	lib/phase.c \
 	lib/plan.c lib/plan.h \
@@ -22,6 +21,7 @@ libmuster_la_SOURCES = lib/muster.h lib/muster_private.h \
 	lib/resume.c \
 	lib/save.c \
 	lib/saved.c lib/saved.h \
+	lib/tree.c \
 	lib/word.c \
 	lib/worker.c \
 	lib/writers.c lib/writers.h

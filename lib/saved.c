@@ -8,6 +8,7 @@
 #include <string.h>
 
 #include "checkpoint/directory/ckpt_dir.h"
+#include "checkpoint/format/boxes.h"
 #include "checkpoint/format/manifest.h"
 #include "common/log.h"
 #include "lib/muster_private.h"
@@ -186,14 +187,12 @@ static int check_range(const struct safetensors_tensor *tensor, uint64_t first, 
 static int check_box(const struct safetensors_tensor *tensor, const int64_t *offset,
 	const int64_t *shape, struct err *err)
 {
-	for (int d = 0; d < tensor->dims; d++)
-		if (offset[d] < 0 || shape[d] < 0 || shape[d] > tensor->shape[d]
-			|| offset[d] > tensor->shape[d] - shape[d])
-			return err_fail(err, EXIT_USAGE,
-				"checkpoint: couldn't read %" PRId64 " indices from %" PRId64
-				" on of dimension %d of tensor %.200s: it has %" PRId64,
-				shape[d], offset[d], d, tensor->name, tensor->shape[d]);
-	return 0;
+	int d = box_outside(tensor->dims, tensor->shape, offset, shape);
+	return d < 0 ? 0
+				 : err_fail(err, EXIT_USAGE,
+					 "checkpoint: couldn't read %" PRId64 " indices from %" PRId64
+					 " on of dimension %d of tensor %.200s: it has %" PRId64,
+					 shape[d], offset[d], d, tensor->name, tensor->shape[d]);
 }
 
 int muster_saved_read(struct muster_saved *saved, const char *name, uint64_t first, uint64_t count,

@@ -17,6 +17,14 @@ bool box_is_whole(const struct box *box)
 	return true;
 }
 
+int box_outside(int dims, const int64_t *shape, const int64_t *offset, const int64_t *size)
+{
+	for (int d = 0; d < dims; d++)
+		if (offset[d] < 0 || size[d] < 0 || size[d] > shape[d] || offset[d] > shape[d] - size[d])
+			return d;
+	return -1;
+}
+
 static uint64_t volume(const struct box *box)
 {
 	uint64_t elements = 0;
@@ -47,11 +55,9 @@ static int check_box(const struct box *box, const struct box *first, struct err 
 	if (safetensors_elements(box->size, box->dims, &elements) < 0
 		|| safetensors_elements(box->shape, box->dims, &elements) < 0)
 		return err_fail(err, EXIT_DATA, "a box of tensor %s has no valid shape", box->tensor);
-	for (int d = 0; d < box->dims; d++)
-		if (box->offset[d] < 0 || box->size[d] > box->shape[d]
-			|| box->offset[d] > box->shape[d] - box->size[d])
-			return err_fail(err, EXIT_DATA, "a box of tensor %s is not in it", box->tensor);
-	return 0;
+	return box_outside(box->dims, box->shape, box->offset, box->size) < 0
+		? 0
+		: err_fail(err, EXIT_DATA, "a box of tensor %s is not in it", box->tensor);
 }
 
 static bool overlap(const struct box *a, const struct box *b)

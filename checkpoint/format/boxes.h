@@ -28,6 +28,10 @@ struct box {
 /* Whether it is all of its tensor. */
 bool box_is_whole(const struct box *box);
 
+/* The first of the tensor's dimensions in which [offset, offset + size) is not within its shape;
+ * -1: the box is in the tensor. */
+int box_outside(int dims, const int64_t *shape, const int64_t *offset, const int64_t *size);
+
 /* Sorts the boxes by the names of their tensors, and checks that the boxes of each tensor have one
  * dtype and shape and cover it exactly once. -1 with EXIT_DATA names the first tensor for which
  * that does not hold. */

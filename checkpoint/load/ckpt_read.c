@@ -92,21 +92,11 @@ int ckpt_read_tensor(struct ckpt *ckpt, const char *name, uint64_t first, uint64
 	return result;
 }
 
-static bool is_in(const int64_t *offset, const int64_t *size,
-	const struct safetensors_tensor *tensor)
-{
-	for (int d = 0; d < tensor->dims; d++)
-		if (offset[d] < 0 || size[d] < 0 || size[d] > tensor->shape[d]
-			|| offset[d] > tensor->shape[d] - size[d])
-			return false;
-	return true;
-}
-
 int ckpt_read_box(struct ckpt *ckpt, const char *name, const int64_t *offset, const int64_t *size,
 	void *out, struct err *err)
 {
 	const struct place *place = ckpt_place_find(ckpt, name);
-	if (!place || !is_in(offset, size, &place->tensor))
+	if (!place || box_outside(place->tensor.dims, place->tensor.shape, offset, size) >= 0)
 		return err_fail(err, EXIT_DATA, "checkpoint: %s has no such box of %s", ckpt->name, name);
 	int width = element_width(place, err), result = width < 0 ? -1 : 0;
 	struct reading reading = { out, 0, (unsigned)width, err };
