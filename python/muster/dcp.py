@@ -40,7 +40,7 @@ from . import _lib, ending, errors, inline, process
 from .directory import identity_text, open_directory, values_of
 from .errors import Usage
 from .run import Stop
-from .tensors import Entry, HostTensor, describe, name_of_type, type_of_name
+from .tensors import Entry, HostTensor, name_of_type, read_box, state_of, type_of_name
 from .tensors import Reader as Tensors
 from .values import dumps
 
@@ -79,24 +79,13 @@ class _Attempt:
     def hear(self, flags: int) -> int:
         """The flags of all ranks after the step before."""
         if not self._word:
-            _lib.check(_lib.library.muster_word_begin(self.world.handle, self.timeout))
+            self.world.begin_word(self.timeout)
             self._word = True
-        heard, rank = ctypes.c_uint64(), ctypes.c_int()
-        _lib.check(
-            _lib.library.muster_word(
-                self.world.handle, flags, ctypes.byref(heard), ctypes.byref(rank), self.timeout
-            )
-        )
-        return heard.value
+        return self.world.word(flags, self.timeout)[0]
 
     def end(self, status: int) -> None:
-        heard, rank = ctypes.c_uint64(), ctypes.c_int()
         if self._word:
-            _lib.check(
-                _lib.library.muster_word_end(
-                    self.world.handle, ctypes.byref(heard), ctypes.byref(rank), self.timeout
-                )
-            )
+            self.world.end_word(self.timeout)
         self.close_saved()
         self.ended = True
         ending.end(self, status)
@@ -222,6 +211,10 @@ class Writer(StorageWriter):  # type: ignore[misc]
     def write_data(self, plan: Any, planner: Any) -> Any:
         """Hands over this rank's shards. finish() does so on rank 0, which also hands over what is
         no tensor, of all ranks."""
+        if not hasattr(planner, "lookup_object"):
+            raise Usage(
+                f"dcp.save(): a {type(planner).__name__} gives no values: give a DefaultSavePlanner"
+            )
         self._entries, self._held, results = plan.storage_data, {}, []
         for item in plan.items:
             name = item.index.fqn
@@ -253,17 +246,7 @@ class Writer(StorageWriter):  # type: ignore[misc]
         for entry in self._entries:
             if entry.rank == self._rank:
                 entry.data = self._held[entry.name, entry.offset].data
-        tensors, placements = describe(self._entries)
-        state = _lib.State(
-            size=ctypes.sizeof(_lib.State),
-            state=tensors,
-            state_count=len(self._entries),
-            values=dumps(values).encode(),
-            cursor=self._next,
-            loss=math.nan,
-            validation_loss=math.nan,
-            state_placements=placements,
-        )
+        state = state_of([], self._entries, values=dumps(values).encode(), cursor=self._next)
         ckpt = self.attempt.ckpt
         _lib.check(_lib.library.muster_ckpt_save_state(ckpt, self._next, ctypes.byref(state)))
         self._held, self._entries = {}, []
@@ -321,7 +304,10 @@ class Reader(StorageReader):  # type: ignore[misc]
     def read_metadata(self, *_: Any, **__: Any) -> Metadata:
         values = values_of(self._saved).get(_KEY)
         if not isinstance(values, dict):
-            raise Usage("dcp.load(): the checkpoint was not saved by dcp.save()")
+            raise Usage(
+                "dcp.load(): the checkpoint was not saved by dcp.save(): give the directory of one "
+                "that was"
+            )
         self._values = values["values"]
         found: dict[str, Any] = {name: BytesStorageMetadata() for name in self._values}
         for name, (dtype, shape) in Tensors(self._saved).shapes.items():
@@ -362,16 +348,7 @@ class Reader(StorageReader):  # type: ignore[misc]
         dtype = self._metadata[name].properties.dtype
         direct = target.device.type == "cpu" and target.dtype == dtype and target.is_contiguous()
         host = target if direct else torch.empty(tuple(item.lengths), dtype=dtype)
-        numbers = ctypes.c_int64 * len(item.lengths)
-        _lib.check(
-            _lib.library.muster_saved_read_box(
-                self._saved,
-                name.encode(),
-                numbers(*item.storage_offsets),
-                numbers(*item.lengths),
-                host.data_ptr(),
-            )
-        )
+        read_box(self._saved, name, item.storage_offsets, item.lengths, host)
         if not direct:
             target.copy_(host)
 

@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import ctypes
+import itertools
 import json
 import os
 import signal
@@ -36,6 +37,44 @@ class World:
     def node(self, rank: int | None = None) -> str:
         name = _lib.library.muster_node(self.handle, self.rank if rank is None else rank)
         return name.decode() if name else "?"
+
+    # ---- the word after each step ----
+
+    def begin_word(self, timeout: float) -> None:
+        """Collective: connects the ranks for it."""
+        _lib.check(_lib.library.muster_word_begin(self.handle, timeout))
+
+    def word(self, flags: int, timeout: float) -> tuple[int, int]:
+        """The flags of all ranks after the step before, and the lowest rank that had set any."""
+        heard, rank = ctypes.c_uint64(), ctypes.c_int()
+        _lib.check(
+            _lib.library.muster_word(
+                self.handle, flags, ctypes.byref(heard), ctypes.byref(rank), timeout
+            )
+        )
+        return heard.value, rank.value
+
+    def end_word(self, timeout: float) -> None:
+        heard, rank = ctypes.c_uint64(), ctypes.c_int()
+        _lib.check(
+            _lib.library.muster_word_end(
+                self.handle, ctypes.byref(heard), ctypes.byref(rank), timeout
+            )
+        )
+
+    def gather(self, data: bytes, timeout: float) -> list[bytes]:
+        """Collective, between two words: rank 0 gets what each rank has, the others nothing."""
+        memory, sizes = ctypes.c_void_p(), (ctypes.c_size_t * self.world_size)()
+        _lib.check(
+            _lib.library.muster_word_gather(
+                self.handle, data, len(data), ctypes.byref(memory), sizes, timeout
+            )
+        )
+        if not memory:
+            return []
+        whole, ends = ctypes.string_at(memory, sum(sizes)), list(itertools.accumulate(sizes))
+        _lib.library.muster_free(memory)
+        return [whole[end - size : end] for size, end in zip(sizes, ends)]
 
     def __repr__(self) -> str:
         return f"rank {self.rank} of {self.world_size} on {self.node()}"

@@ -4,11 +4,10 @@ of random numbers that the program attaches. Rank 0 gathers it for every save.""
 
 from __future__ import annotations
 
-import ctypes
 import json
 from typing import TYPE_CHECKING, Any
 
-from . import _lib, generators
+from . import generators
 from .process import World
 
 if TYPE_CHECKING:
@@ -41,22 +40,7 @@ class RankState:
             return []
         streams = {name: loader.states for name, loader in self._streams.items()}
         own = {"streams": streams, "generators": generators.encode(self._generators)}
-        text = json.dumps(own).encode()
-        memory, sizes = ctypes.c_void_p(), (ctypes.c_size_t * self._world.world_size)()
-        _lib.check(
-            _lib.library.muster_word_gather(
-                self._world.handle, text, len(text), ctypes.byref(memory), sizes, timeout
-            )
-        )
-        if not memory:
-            return []
-        whole = ctypes.string_at(memory, sum(sizes))
-        _lib.library.muster_free(memory)
-        ranks, at = [], 0
-        for size in sizes:
-            ranks.append(json.loads(whole[at : at + size]))
-            at += size
-        return ranks
+        return [json.loads(text) for text in self._world.gather(json.dumps(own).encode(), timeout)]
 
     def restore(self, ranks: list[Any]) -> None:
         """`ranks`: what gather() has returned when the checkpoint was saved. How many ranks read a

@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import contextlib
 import ctypes
+import math
 import re
 import sys
 import time
@@ -19,7 +20,7 @@ from .metrics import Metrics
 from .phases import Phases
 from .rank_state import RankState
 from .stragglers import Stragglers
-from .tensors import Entry, describe
+from .tensors import state_of
 from .values import dumps
 from .watch import Watch
 
@@ -147,7 +148,7 @@ class Run:
         self._open(identity, keep, begin)
         self._metrics = Metrics(directory, _lib.library.muster_ckpt_attempt(self.ckpt))
         ending.register(self)
-        _lib.check(_lib.library.muster_word_begin(self.world.handle, timeout))
+        self.world.begin_word(timeout)
         self.phases.watch(models.values(), others.values())
         self.begin_step()
 
@@ -188,7 +189,10 @@ class Run:
         values = values_of(saved)
         own = values.pop("run", None)
         if not isinstance(own, dict):
-            raise Usage("resume: the checkpoint is not one of a Python program")
+            raise Usage(
+                "resume: the checkpoint is not one of attach(): give the program a directory of "
+                "its own"
+            )
         objects.restore(saved, values, self._models, self._others)
         self.step = self._saved_step = _lib.library.muster_saved_step(saved)
         self._of_rank.restore(own.get("ranks", []))
@@ -350,12 +354,7 @@ class Run:
         self.phases.end()
         is_saved = self.step in (0, self._saved_step)
         ranks = [] if is_saved else self._of_rank.gather(self.timeout)
-        flags, rank = ctypes.c_uint64(), ctypes.c_int()
-        _lib.check(
-            _lib.library.muster_word_end(
-                self.world.handle, ctypes.byref(flags), ctypes.byref(rank), self.timeout
-            )
-        )
+        self.world.end_word(self.timeout)
         if not is_saved:
             self._begin_save(ranks)
         self._handover.join()
@@ -425,17 +424,7 @@ class Run:
         if self._hears_when and self.world.rank == 0 and self._every.is_due(self.step):
             own |= _SAVE
             self._every.saved()
-        flags, rank = ctypes.c_uint64(), ctypes.c_int()
-        _lib.check(
-            _lib.library.muster_word(
-                self.world.handle,
-                own,
-                ctypes.byref(flags),
-                ctypes.byref(rank),
-                self._watch.word_timeout(),
-            )
-        )
-        return flags.value, rank.value
+        return self.world.word(own, self._watch.word_timeout())
 
     def _stop(self, who: int) -> None:
         why = process.notice() or "a notice"
@@ -453,7 +442,7 @@ class Run:
         model, others = collected.entries(self.world.rank, {})
         entries = [*model, *others]
         own = ctypes.create_string_buffer(len(entries) + 1)
-        state = _state(model, others)
+        state = state_of(model, others)
         _lib.check(_lib.library.muster_ckpt_own(self.ckpt, ctypes.byref(state), own))
         names = {entry.name for entry, is_own in zip(entries, own.raw) if is_own}
         return {name: sharded.local(v) for name, v in tensors.items() if name in names}
@@ -477,11 +466,13 @@ class Run:
 
         def hand_over(hosts: Mapping[str, Any]) -> None:
             loss = hosts[_LOSS]
-            state = _state(*collected.entries(self.world.rank, hosts))
-            state.values = text
-            state.cursor = step
-            state.loss = float("nan") if loss is None else float(loss)
-            state.validation_loss = float("nan") if best is None else float(best)
+            state = state_of(
+                *collected.entries(self.world.rank, hosts),
+                values=text,
+                cursor=step,
+                loss=math.nan if loss is None else float(loss),
+                validation_loss=math.nan if best is None else float(best),
+            )
             _lib.check(_lib.library.muster_ckpt_save_state(self.ckpt, step, ctypes.byref(state)))
 
         tensors = {**self._own(collected), _LOSS: self.loss}
@@ -489,20 +480,3 @@ class Run:
             self._handover.begin(tensors, collected.late, hand_over)
         else:
             hand_over(tensors)
-
-
-def _state(model: list[Entry], others: list[Entry]) -> _lib.State:
-    """A struct muster_state of these tensors, whose memory must outlive it."""
-    of_model, of_others = describe(model), describe(others)
-    return _lib.State(
-        size=ctypes.sizeof(_lib.State),
-        model=of_model[0],
-        model_count=len(model),
-        state=of_others[0],
-        state_count=len(others),
-        values=b"{}",
-        loss=float("nan"),
-        validation_loss=float("nan"),
-        model_placements=of_model[1],
-        state_placements=of_others[1],
-    )

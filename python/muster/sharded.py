@@ -4,13 +4,12 @@ of indices."""
 
 from __future__ import annotations
 
-import ctypes
 import functools
 import itertools
 from collections.abc import Iterator, Mapping
 from typing import Any, NamedTuple
 
-from . import _lib
+from . import tensors
 from .errors import Usage
 
 
@@ -82,12 +81,7 @@ def read(saved: Any, name: str, dtype: Any, like: Any) -> Any:
         shape, offset = _box(
             tuple(like.shape), like.device_mesh, tuple(like.placements), coordinate
         )
-        numbers = ctypes.c_int64 * max(1, len(shape))
-        _lib.check(
-            _lib.library.muster_saved_read_box(
-                saved, name.encode(), numbers(*offset), numbers(*shape), part.data_ptr()
-            )
-        )
+        tensors.read_box(saved, name, offset, shape, part)
     return type(like).from_local(
         part.to(local(like).device),
         like.device_mesh,

@@ -6,6 +6,7 @@ from __future__ import annotations
 
 import ctypes
 import json
+import math
 import struct
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -121,7 +122,7 @@ class Entry:
     data: int = 0
 
 
-def describe(entries: Sequence[Entry]) -> tuple[Any, Any]:
+def _describe(entries: Sequence[Entry]) -> tuple[Any, Any]:
     """Arrays of struct muster_tensor and of struct muster_placement."""
     described = (_lib.Tensor * len(entries))()
     placed = (_lib.Placement * len(entries))()
@@ -137,6 +138,42 @@ def describe(entries: Sequence[Entry]) -> tuple[Any, Any]:
             place.shape[: len(entry.whole)] = entry.whole
             place.offset[: len(entry.offset)] = entry.offset
     return described, placed
+
+
+def state_of(
+    model: Sequence[Entry],
+    others: Sequence[Entry],
+    *,
+    values: bytes = b"{}",
+    cursor: int = 0,
+    loss: float = math.nan,
+    validation_loss: float = math.nan,
+) -> _lib.State:
+    """A struct muster_state of these tensors, whose memory must outlive it."""
+    of_model, of_others = _describe(model), _describe(others)
+    return _lib.State(
+        size=ctypes.sizeof(_lib.State),
+        model=of_model[0],
+        model_count=len(model),
+        state=of_others[0],
+        state_count=len(others),
+        values=values,
+        cursor=cursor,
+        loss=loss,
+        validation_loss=validation_loss,
+        model_placements=of_model[1],
+        state_placements=of_others[1],
+    )
+
+
+def read_box(saved: Any, name: str, offset: Sequence[int], shape: Sequence[int], out: Any) -> None:
+    """Fills a tensor in host memory, row-major, with a box of one of an open checkpoint."""
+    numbers = ctypes.c_int64 * max(1, len(shape))
+    _lib.check(
+        _lib.library.muster_saved_read_box(
+            saved, name.encode(), numbers(*offset), numbers(*shape), out.data_ptr()
+        )
+    )
 
 
 class Reader:
