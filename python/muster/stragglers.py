@@ -4,14 +4,12 @@ ranks wait for each other, is its own: its data and its forward pass."""
 
 from __future__ import annotations
 
-import ctypes
 import statistics
 import struct
 import sys
 import time
 from typing import Any
 
-from . import _lib
 from .process import World
 
 EVERY = 32  # steps between two comparisons
@@ -70,30 +68,18 @@ class Stragglers:
 
     def end_step(self, step: int, timeout: float) -> list[str]:
         """After the word of all ranks, on all of them. What rank 0 has to say."""
+        if self._world.world_size == 1:
+            return []
         seconds = self._clock.seconds()
         if seconds is not None:
             self._times.append(seconds)
         self.steps += 1
-        if self._world.world_size == 1 or self.steps % EVERY != 0:
+        if self.steps % EVERY != 0:
             return []
         own = statistics.median(self._times) if self._times else 0.0
         self._times = []
-        return self._compare(step, self._gather(own, timeout))
-
-    def _gather(self, own: float, timeout: float) -> list[float]:
-        """Rank 0 gets those of all."""
-        mine, count = struct.pack("<d", own), self._world.world_size
-        memory, sizes = ctypes.c_void_p(), (ctypes.c_size_t * count)()
-        _lib.check(
-            _lib.library.muster_word_gather(
-                self._world.handle, mine, len(mine), ctypes.byref(memory), sizes, timeout
-            )
-        )
-        if not memory:
-            return []
-        whole = ctypes.string_at(memory, sum(sizes))
-        _lib.library.muster_free(memory)
-        return list(struct.unpack(f"<{count}d", whole))
+        every = self._world.gather(struct.pack("<d", own), timeout)
+        return self._compare(step, [struct.unpack("<d", one)[0] for one in every])
 
     def _compare(self, step: int, times: list[float]) -> list[str]:
         middle = statistics.median_low(times) if times else 0.0
@@ -105,6 +91,7 @@ class Stragglers:
                 lines.append(
                     f"rank {rank} on {self._world.node(rank)} is slow: its data and forward pass "
                     f"take {seconds * 1e3:.0f} ms, {seconds / middle:.1f} times the median of all "
-                    f"ranks, since step {step - _TIMES * EVERY + 1}"
+                    f"ranks, since step {step - _TIMES * EVERY + 1}: see what else runs on the "
+                    "node, or leave it out by --exclude"
                 )
         return lines

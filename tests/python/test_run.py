@@ -247,7 +247,7 @@ class Several(Case):
 
     def test_a_rank_that_stays_slow_is_named(self):
         ranks = self.finish(self.start("--epochs", 7, "--slow", 1, "--sum", count=3))
-        line = r"^muster: rank 1 on \S+ is slow: .* times the median of all ranks, since step \d+$"
+        line = r"^muster: rank 1 on \S+ is slow: .* times the median of all ranks, since step \d+: "
         self.assertEqual(len(re.findall(line, ranks.said(0), re.M)), 1, ranks.said())
 
     def test_a_rank_that_hangs_is_named_with_its_stack(self):
