@@ -25,13 +25,12 @@ class _State:
     def state_dict(self) -> dict[str, Any]:
         trainer = self._trainer
         found: dict[str, Any] = dataclasses.asdict(trainer.state)
-        callbacks: dict[str, Any] = {}
+        by_class: dict[str, list[Any]] = {}
         for callback in [*trainer.callback_handler.callbacks, trainer.control]:
             if isinstance(callback, ExportableState):
-                name = type(callback).__name__
-                known = callbacks.setdefault(name, callback.state())
-                if known is not callbacks[name]:
-                    callbacks[name] = [*known, callback.state()]
+                by_class.setdefault(type(callback).__name__, []).append(callback.state())
+        # As the Trainer keeps them: a list only where several are of one class.
+        callbacks = {name: s[0] if len(s) == 1 else s for name, s in by_class.items()}
         return {**found, "stateful_callbacks": callbacks}
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
