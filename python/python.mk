@@ -6,6 +6,7 @@ dist_package_DATA = \
 	python/muster/_lib.py \
 	python/muster/_programs.py \
 	python/muster/beginning.py \
+	python/muster/buckets.py \
 	python/muster/data.py \
 	python/muster/dcp.py \
 	python/muster/directory.py \
@@ -15,6 +16,7 @@ dist_package_DATA = \
 	python/muster/handover.py \
 	python/muster/inline.py \
 	python/muster/metrics.py \
+	python/muster/numerics.py \
 	python/muster/objects.py \
 	python/muster/phases.py \
 	python/muster/process.py \
@@ -26,6 +28,7 @@ dist_package_DATA = \
 	python/muster/streams.py \
 	python/muster/tensors.py \
 	python/muster/transformers.py \
+	python/muster/tree.py \
 	python/muster/values.py \
 	python/muster/watch.py \
 	python/muster/workers.py \

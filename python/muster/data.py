@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 from . import _lib, process, workers
 from .errors import Usage
 from .phases import Phases
+from .tree import slots_of
 
 if TYPE_CHECKING:
     from .run import Run
@@ -127,11 +128,8 @@ class Sampler:
         size, rank, ranks = self.order.batch_size(step), self.rank, self.world_size
         if self._slots is None:
             return rank * size // ranks, (rank + 1) * size // ranks
-        # As muster_tree_rank: the first ranks have one more.
-        each, more = divmod(self._slots, ranks)
-        of_slot = size // self._slots
-        first = rank * each + min(rank, more)
-        return first * of_slot, (first + each + (rank < more)) * of_slot
+        own, of_slot = slots_of(self._slots, ranks, rank), size // self._slots
+        return own.start * of_slot, own.stop * of_slot
 
     def share(self, step: int) -> tuple[int, list[int]]:
         """The place of this rank's first sample in the batch, and its samples."""

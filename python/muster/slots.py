@@ -8,21 +8,20 @@ segment of that, adds the segment of its own, and gathers the segments of all.""
 
 from __future__ import annotations
 
-import ctypes
-import json
 import os
 import sys
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 import torch
 import torch.distributed as dist
 
-from . import _lib, data, ending, process
+from . import data, ending, numerics, process
+from .buckets import Bucket
 from .errors import Usage
 from .run import Run
+from .tree import Tree, push
 
-_NUMERICS_SIZE = 4096  # of the broadcast text
 _RUNNING = "running_mean"  # a buffer of layers that collect statistics of batches
 _OF_SLOTS = -2  # beside the ranks, whose generators are seeded before each step
 
@@ -40,178 +39,14 @@ def _refuse(module: Any) -> None:
             raise Usage(f"canonical(): {path} is sharded: give a module of which each rank has all")
 
 
-def _numbers(count: int) -> Any:
-    return (ctypes.c_int * count)()
-
-
-class _Tree:
-    """The order of additions, for this rank's slots and for the pieces of all ranks."""
-
-    def __init__(self, slots: int, world_size: int, rank: int):
-        first, count, own = ctypes.c_int(), ctypes.c_int(), _numbers(slots)
-        library = _lib.library
-        _lib.check(
-            library.muster_tree_rank(
-                slots, world_size, rank, ctypes.byref(first), ctypes.byref(count), own
-            )
-        )
-        pieces, joins = _numbers(world_size), _numbers(slots)
-        _lib.check(library.muster_tree_join(slots, world_size, pieces, joins))
-        alone, every = _numbers(slots), _numbers(slots)
-        _lib.check(library.muster_tree_join(slots, slots, alone, every))
-        self.first, self.count = first.value, count.value
-        self.own, self.pieces = list(own)[: count.value], list(pieces)
-        self.joins, self.every = list(joins)[: sum(pieces)], list(every)
-        # How often the gradients are in memory at the most.
-        self.copies, before = 1, 0
-        for additions in self.own:
-            self.copies = max(self.copies, before + (additions == 0))
-            before += 1 - additions
-
-
-def _add(left: Any, right: Any) -> Any:
-    """In place. What is absent is +0, so that the sign of a zero depends on no rank."""
-    if left is None:
-        return None if right is None else right.add_(0.0)
-    return left.add_(0.0 if right is None else right)
-
-
-def _add_topmost(stack: list[list[Any]], additions: int) -> None:
-    """Entries are lists of tensors."""
-    for _ in range(additions):
-        right = stack.pop()
-        left = stack[-1]
-        for i, part in enumerate(right):
-            left[i] = _add(left[i], part)
-
-
-def _push(stack: list[list[Any]], value: list[Any], additions: int) -> None:
-    stack.append(value)
-    _add_topmost(stack, additions)
-
-
-class _Bucket:
-    """Gradients that travel together."""
-
-    def __init__(self, parameters: Sequence[Any], world_size: int):
-        self.parameters = parameters
-        self._offsets = [0]
-        for parameter in parameters:
-            self._offsets.append(self._offsets[-1] + parameter.numel())
-        self._segment = -(-self._offsets[-1] // world_size)
-        self._world_size, self._device = world_size, parameters[0].device
-        self.stack: list[list[Any]] = []
-        self._slot: list[Any] = []  # the gradients of the slot that is under way
-        self._missing = 0  # how many have not come
-        self._added: set[int] = set()  # those that autograd has added to the stack's topmost entry
-        self._flat: Any = None
-        self._received: Any = None
-        self._sent: Any = None
-        self.work: Any = None
-        self.used: set[int] = set()  # parameters with a gradient in any of this rank's slots
-        self.is_closed = False
-
-    def begin(self) -> None:
-        self.stack, self.used = [], set()
-
-    def begin_slot(self, additions: int) -> None:
-        """A slot that is added to the sum before it is so by autograd itself, where it can."""
-        self._slot, self._added = [None] * len(self.parameters), set()
-        self._missing, self.is_closed = len(self.parameters), False
-        for i, parameter in enumerate(self.parameters):
-            left = self.stack[-1][i] if additions else None
-            parameter.grad = left if parameter.dtype == torch.float32 else None
-
-    def take(self, i: int, gradient: Any) -> bool:
-        """One parameter's gradient of a slot; whether all are here."""
-        if self.stack and gradient is self.stack[-1][i]:
-            self._added.add(i)
-        else:
-            self._slot[i] = gradient.float()
-        self.used.add(i)
-        self._missing -= 1
-        return self._missing == 0
-
-    def close(self, additions: int) -> None:
-        """The slot is over."""
-        self.is_closed = True
-        for parameter in self.parameters:
-            parameter.grad = None
-        if additions == 0:
-            self.stack.append(self._slot)
-            return
-        left = self.stack[-1]
-        for i, part in enumerate(self._slot):
-            if i not in self._added:
-                left[i] = _add(left[i], part)
-        _add_topmost(self.stack, additions - 1)
-
-    def _memory(self, rows: int) -> Any:
-        return torch.zeros(rows, self._segment, dtype=torch.float32, device=self._device)
-
-    def _part(self, i: int) -> Any:
-        flat = self._flat.view(-1)
-        return flat[self._offsets[i] : self._offsets[i + 1]].view_as(self.parameters[i])
-
-    def _rows(self) -> Any:
-        """This rank's pieces: for each rank its segment of all of them."""
-        rows = []
-        for piece in self.stack:
-            for i, part in enumerate(piece):
-                if part is None:
-                    self._part(i).zero_()
-                else:
-                    self._part(i).copy_(part)
-            rows.append(self._flat if len(self.stack) == 1 else self._flat.clone())
-        self.stack = []
-        return rows[0] if len(rows) == 1 else torch.stack(rows, 1).view(-1, self._segment)
-
-    def send(self, pieces: list[int], group: Any) -> None:
-        """Each rank gets its segment of all pieces."""
-        count = len(self.stack)
-        if self._flat is None:
-            self._flat, self._received = self._memory(self._world_size), self._memory(sum(pieces))
-        self._sent = self._rows()  # until it has gone
-        self.work = dist.all_to_all_single(
-            self._received,
-            self._sent,
-            pieces,
-            [count] * self._world_size,
-            group=group,
-            async_op=True,
-        )
-
-    def gather(self, joins: list[int], group: Any) -> None:
-        """Adds this rank's segments, and gathers the sums of all ranks."""
-        stack: list[list[Any]] = []
-        self.work.wait()
-        for piece, additions in zip(self._received, joins):
-            _push(stack, [piece], additions)
-        self._sent = None
-        self.work = dist.all_gather_into_tensor(
-            self._flat.view(-1), stack[0][0], group=group, async_op=True
-        )
-
-    def finish(self, count: float, used: Iterable[bool]) -> None:
-        """Every parameter gets its gradient; None where no rank had one."""
-        if self.work is not None:
-            self.work.wait()
-            self.work = None
-            parts = [self._part(i) for i in range(len(self.parameters))]
-        else:
-            parts = self.stack.pop()
-        for parameter, part, has in zip(self.parameters, parts, used):
-            parameter.grad = part.div_(count).to(parameter.dtype) if has else None
-
-
 class Canonical:
     """Made by canonical(). `loss` is the mean over the step's samples, the same on all ranks."""
 
     def __init__(self, module: Any, slots: int, bucket_mb: float, run: Run | None):
         _refuse(module)
         world = process.world()
-        self.slots_count, self._run, self._world = slots, run, world
-        self._tree = _Tree(slots, world.world_size, world.rank)
+        self._run, self._world = run, world
+        self._tree = Tree(slots, world.world_size, world.rank)
         self._group = dist.group.WORLD if world.world_size > 1 else None
         if self._group is not None and dist.get_rank() != world.rank:
             raise Usage("canonical(): PyTorch and Muster number the ranks differently")
@@ -236,23 +71,24 @@ class Canonical:
         for parameter in self._parameters:
             parameter.register_post_accumulate_grad_hook(self._take)
         self._steps = 0  # without a run
-        self._slot = self._sent = self._gathered = 0
+        self._slot = self._tree.count  # backward() comes after slots()
+        self._sent = self._gathered = 0
         self._sums: list[tuple[Any, float]] = []
         self.loss: Any = None
         self._tell_memory()
 
-    def _make_buckets(self, megabytes: float) -> list[_Bucket]:
+    def _make_buckets(self, megabytes: float) -> list[Bucket]:
         """In the order in which the backward pass most often comes to them."""
-        buckets: list[_Bucket] = []
+        buckets: list[Bucket] = []
         some: list[Any] = []
         size = 0
         for parameter in reversed(self._parameters):
             if some and (size > megabytes * 1e6 or parameter.device != some[0].device):
-                buckets.append(_Bucket(some, self._world.world_size))
+                buckets.append(Bucket(some, self._world.world_size))
                 some, size = [], 0
             some.append(parameter)
             size += 4 * parameter.numel()
-        return [*buckets, _Bucket(some, self._world.world_size)]
+        return [*buckets, Bucket(some, self._world.world_size)]
 
     def _tell_memory(self) -> None:
         size = 4 * sum(parameter.numel() for parameter in self._parameters) / 1e6
@@ -263,7 +99,7 @@ class Canonical:
             moved = sum(tree.pieces) / world_size + (1 if own == 1 else 1 + 2 * own)
         if self._world.rank == 0:
             text = (
-                f"canonical: {self.slots_count} slots on {world_size} ranks; gradients have "
+                f"canonical: {self._tree.slots} slots on {world_size} ranks; gradients have "
                 f"{size:.1f} MB, and take {(tree.copies + moved) * size:.1f} MB on rank 0"
             )
             print(f"muster: {text}", file=sys.stderr, flush=True)
@@ -276,7 +112,7 @@ class Canonical:
         if len(batches) != self._tree.count:
             raise Usage(
                 f"canonical: {len(batches)} batches for this rank's {self._tree.count} slots: give "
-                f"what run.loader(slots={self.slots_count}) yields"
+                f"what run.loader(slots={self._tree.slots}) yields"
             )
         seed, step = (self._run.seed, self._run.step) if self._run else (0, self._steps)
         self._steps += 1
@@ -329,7 +165,7 @@ class Canonical:
         if self._on_cpus:
             self._gather(self._has_come)
 
-    def _close(self, bucket: _Bucket) -> None:
+    def _close(self, bucket: Bucket) -> None:
         """All ranks send the buckets in the same order, beside the rest of the backward pass."""
         bucket.close(self._tree.own[self._slot])
         while (
@@ -341,10 +177,10 @@ class Canonical:
             self._buckets[self._sent].send(self._tree.pieces, self._group)
             self._sent += 1
 
-    def _has_come(self, bucket: _Bucket) -> bool:
+    def _has_come(self, bucket: Bucket) -> bool:
         return bool(bucket.work.is_completed())
 
-    def _gather(self, wanted: Callable[[_Bucket], bool]) -> None:
+    def _gather(self, wanted: Callable[[Bucket], bool]) -> None:
         """In the buckets' order, up to one that is not wanted."""
         while self._gathered < self._sent and wanted(self._buckets[self._gathered]):
             self._buckets[self._gathered].gather(self._tree.joins, self._back)
@@ -356,7 +192,7 @@ class Canonical:
         sums, counts, used = self._exchange(used)
         stack: list[list[Any]] = []
         for value, additions in zip(sums, self._tree.every):
-            _push(stack, [value], additions)
+            push(stack, [value], additions)
         count = sum(counts)
         self.loss = (stack[0][0] / count).float()
         at = 0
@@ -365,71 +201,20 @@ class Canonical:
             at += len(bucket.parameters)
 
     def _exchange(self, used: list[bool]) -> tuple[list[Any], list[float], list[bool]]:
-        """The sum and the count of each slot, and which parameters have a gradient on any rank."""
+        """The sum and the count of each slot, and which parameters have a gradient on any rank.
+        Each rank fills in its own slots of a table of zeros, so that a sum has the values as they
+        are."""
+        slots, first, end = self._tree.slots, self._tree.first, self._tree.first + self._tree.count
         device = self._parameters[0].device
-        sums = torch.stack([value.to(device, torch.float64).reshape(()) for value, _ in self._sums])
-        rest = torch.tensor(
-            [count for _, count in self._sums] + [float(has) for has in used], dtype=torch.float64
-        )
-        world_size, most = self._world.world_size, -(-self.slots_count // self._world.world_size)
-        if world_size == 1:
-            return list(sums.clone()), rest[: len(sums)].tolist(), used
-        own = torch.zeros(2 * most + len(used), dtype=torch.float64, device=device)
-        own[: len(sums)] = sums
-        own[most : most + len(sums)] = rest[: len(sums)].to(device)
-        own[2 * most :] = rest[len(sums) :].to(device)
-        every = torch.empty(world_size * len(own), dtype=torch.float64, device=device)
-        dist.all_gather_into_tensor(every, own, group=self._group)
-        table = every.view(world_size, -1).cpu()
-        found: list[Any] = []
-        counts: list[float] = []
-        for rank in range(world_size):
-            slots = self.slots_count // world_size + (rank < self.slots_count % world_size)
-            found += list(table[rank, :slots].clone())
-            counts += table[rank, most : most + slots].tolist()
-        return found, counts, (table[:, 2 * most :].sum(0) > 0).tolist()
-
-
-def _numerics(slots: int) -> dict[str, Any]:
-    """What the bits of a step depend on, beside the program."""
-    found: dict[str, Any] = {
-        "torch": str(torch.__version__),
-        "slots": slots,
-        "threads": torch.get_num_threads(),
-        "deterministic": torch.are_deterministic_algorithms_enabled(),
-        "cpu": getattr(torch.backends.cpu, "get_cpu_capability", lambda: "?")(),
-    }
-    if torch.cuda.is_available():
-        found["gpu"] = torch.cuda.get_device_name()
-    for name in ("MKL_CBWR", "ATEN_CPU_CAPABILITY", "ONEDNN_MAX_CPU_ISA"):
-        found[name] = os.environ.get(name, "")
-    return found
-
-
-def _check_ranks(numerics: dict[str, Any]) -> None:
-    """Those of all ranks are the same."""
-    world = process.world()
-    text = json.dumps(numerics)
-    line = ctypes.create_string_buffer(text.encode(), _NUMERICS_SIZE)
-    _lib.check(_lib.library.muster_broadcast(world.handle, 0, line, _NUMERICS_SIZE, 0))
-    first = json.loads(line.value)
-    why = [f"{key} is {first[key]} on rank 0" for key in first if first[key] != numerics.get(key)]
-    error = Usage(f"canonical(): {why[0]}, and another one here: set the same") if why else None
-    status = error.status if error else 0
-    reason = str(error).encode() if error else None
-    _lib.check(_lib.library.muster_agree(world.handle, status, reason, 0))
-
-
-def _compare(run: Run, numerics: dict[str, Any], require_identical: bool) -> None:
-    """With those of the attempts before."""
-    saved = run.numerics
-    for key in numerics:
-        if saved and saved.get(key) != numerics[key]:
-            text = f"resume: {key} was {saved.get(key)}, and is {numerics[key]} now"
-            if require_identical:
-                raise Usage(f"{text}: give the same, or leave require_identical out")
-            run.say(f"{text}: from here on the bits of the run may be others")
-    run.numerics = numerics
+        table = torch.zeros(2 * slots + len(used), dtype=torch.float64, device=device)
+        sums = torch.stack([value.to(table).reshape(()) for value, _ in self._sums])
+        table[first:end] = sums + 0.0  # no -0, which would become +0 on several ranks
+        table[slots + first : slots + end] = torch.tensor([count for _, count in self._sums])
+        table[2 * slots :] = torch.tensor(used)
+        if self._group is not None:
+            dist.all_reduce(table, group=self._group)
+        sums, counts, users = table.cpu().split([slots, slots, len(used)])
+        return list(sums), counts.tolist(), (users > 0).tolist()
 
 
 def canonical(
@@ -461,8 +246,8 @@ def canonical(
         os.environ.setdefault("CUBLAS_WORKSPACE_CONFIG", ":4096:8")
         torch.use_deterministic_algorithms(True)
     run = ending.current()
-    found = _numerics(slots)
-    _check_ranks(found)
+    found = numerics.found(slots)
+    numerics.check_ranks(found)
     if isinstance(run, Run):
-        _compare(run, found, require_identical)
+        numerics.compare(run, found, require_identical)
     return Canonical(module, slots, bucket_mb, run if isinstance(run, Run) else None)

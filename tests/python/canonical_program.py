@@ -78,6 +78,8 @@ def main():
     equal = muster.canonical(
         model, SLOTS, bucket_mb=args.bucket_mb, require_identical=args.identical
     )
+    if args.spoil == "backward":
+        equal.backward(model.head.weight.sum())
     slots = SLOTS if args.spoil != "loader" else None
     for batches in run.loader(Tokens(), 32, epochs=None, steps=args.steps, slots=slots):
         for numbers, tokens in equal.slots(batches):

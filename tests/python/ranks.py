@@ -150,6 +150,13 @@ class Case(unittest.TestCase):
         self._started.append(ranks)
         return ranks
 
+    def run_program(self, program, count, *options, run="run", status=0):
+        """Another program than program.py, to its end."""
+        words = ["--run", pathlib.Path(self.place, run), *options]
+        ranks = Ranks(self.place, words, count=count, program=HERE / program)
+        self._started.append(ranks)
+        return self.finish(ranks, status)
+
     def finish(self, ranks, status=0):
         self.assertEqual(ranks.wait(), [status] * len(ranks.processes), ranks.said())
         return ranks

@@ -13,10 +13,7 @@ from ranks import HERE, Case, Ranks
 
 class Saved(Case):
     def run_on(self, count, *options, status=0):
-        words = ["--run", pathlib.Path(self.place, "run"), *options]
-        ranks = Ranks(self.place, words, count=count, program=HERE / "dcp_program.py")
-        self._started.append(ranks)
-        return self.finish(ranks, status)
+        return self.run_program("dcp_program.py", count, *options, status=status)
 
     def told(self, ranks, verb):
         """For each step the hash that all ranks have told."""
