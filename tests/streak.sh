@@ -11,7 +11,7 @@
 #   space     in a path with a space
 #   long      tests/run.sh --long
 #   repeat    each cluster file ten times
-# A failed run of .ci/run is written down by hand, with the kind "ci": it starts the count again too.
+# A failed run of .ci/run is written down by hand, with the kind "ci": the count starts again too.
 set -u -o pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.." || exit
 LEDGER=$PWD/tests/streak.tsv
