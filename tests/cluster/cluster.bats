@@ -80,20 +80,32 @@ processes() { grep -ls "$(cluster status dir)/own " /proc/[0-9]*/mountinfo | cut
         resume_drained
     }
     unkillable() {
-        echo "[T] [7.0] error: *** STEP 7.0 STEPD TERMINATED ON n2 AT T" \
+        echo "[T] [$1] error: *** STEP $1 STEPD TERMINATED ON n2 AT T" \
             "DUE TO JOB NOT ENDING WITH SIGNALS ***" >>"$log"
+    }
+    resumed() {
+        drain "Kill task failed"
+        wait_for 60 node_is n2 idle
+        [ "$(wc -l <"$MUSTER_SLURM_FAULTS")" -eq "$1" ]
     }
     # A task that did not end, one whose end was told in vain, and both in the order of the fault.
     drain "Kill task failed"
-    unkillable
+    unkillable 7.0
     echo "[T] [7.0] error: Failed to send MESSAGE_TASK_EXIT: Connection refused" >>"$log"
     drain "Kill task failed"
     node_is n2 drained
     [ ! -e "$MUSTER_SLURM_FAULTS" ]
-    unkillable
+    unkillable 7.0
+    resumed 1
+    # A task that the PMIx server had lost before.
+    : >"$log"
+    echo "[T] [8.0] error:  mpi/pmix_v4: _errhandler: n2 [1]: pmixp_client_v2.c:211: Error handler" \
+        "invoked: status = -61, source = [slurm.pmix.8.0:3]" >>"$log"
+    unkillable 8.0
     drain "Kill task failed"
-    wait_for 60 node_is n2 idle
-    [ "$(wc -l <"$MUSTER_SLURM_FAULTS")" -eq 1 ]
+    node_is n2 drained
+    echo "[T] [8.0] error: Failed to send MESSAGE_TASK_EXIT: No route to host" >>"$log"
+    resumed 2
     drain "the epilog failed"
     node_is n2 drained
     cluster run --user root scontrol update NodeName=n2 State=RESUME

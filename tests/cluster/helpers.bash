@@ -128,10 +128,15 @@ run_slurm() {
 }
 
 # told_nobody NODE: whether a step there was taken for unkillable after a task of it had ended, and
-# its srun was gone.
+# its srun was gone. slurmstepd has tried to tell that srun before, or, where its PMIx server had
+# lost the task, after.
 told_nobody() {
-    awk '/error: Failed to send MESSAGE_TASK_EXIT: / { ended[$2] = 1 }
-        / STEPD TERMINATED ON .* DUE TO JOB NOT ENDING WITH SIGNALS / && $2 in ended { found = 1 }
+    awk '/ mpi\/pmix_v4: _errhandler: .* status = -61, / { lost[$2] = 1 }
+        /error: Failed to send MESSAGE_TASK_EXIT: / { ended[$2] = 1; found += $2 in late }
+        / STEPD TERMINATED ON .* DUE TO JOB NOT ENDING WITH SIGNALS / {
+            found += $2 in ended
+            if ($2 in lost) late[$2] = 1
+        }
         END { exit !found }' "$(cluster status log)/slurmd-$1.log"
 }
 
