@@ -10,7 +10,7 @@ import os
 import sys
 from typing import TYPE_CHECKING, Any
 
-from . import _lib, errors, process
+from . import _lib, errors, process, workers
 
 if TYPE_CHECKING:
     from typing import Protocol
@@ -158,6 +158,7 @@ def _at_exit() -> None:
         sys.stdout.flush()
         sys.stderr.flush()
         os._exit(_status)
+    workers.end_deaf()
 
 
 def _finish() -> int:

@@ -68,6 +68,23 @@ def _signal_sets(pid: int) -> dict[str, int]:
     return {name: int(fields[name], 16) for name in ("SigBlk", "SigIgn")}
 
 
+def end_deaf() -> None:
+    """At the program's end multiprocessing ends its daemons by SIGTERM and waits for them. One that
+    was forked while the notices were blocked, and has not called worker_init, never hears of it."""
+    for child in multiprocessing.active_children():
+        try:
+            is_deaf = _signal_sets(child.pid or 0)["SigBlk"] & _bit(signal.SIGTERM)
+        except (OSError, KeyError, ValueError):
+            continue
+        if child.daemon and is_deaf:
+            signal.signal(signal.SIGCHLD, signal.SIG_DFL)  # PyTorch's takes it for a failure
+            child.kill()
+
+
+def _bit(number: int) -> int:
+    return 1 << (number - 1)
+
+
 def warn_of_unprotected() -> list[int]:
     """Says which children of multiprocessing would die of Slurm's SIGTERM; returns their pids."""
     found = []
@@ -76,8 +93,8 @@ def warn_of_unprotected() -> list[int]:
             sets = _signal_sets(child.pid or 0)
         except (OSError, KeyError, ValueError):
             continue
-        bits = {number: 1 << (number - 1) for number in (signal.SIGTERM, signal.SIGUSR1)}
-        if not sets["SigBlk"] & bits[signal.SIGTERM] and not sets["SigIgn"] & bits[signal.SIGUSR1]:
+        would_die = not sets["SigBlk"] & _bit(signal.SIGTERM)
+        if would_die and not sets["SigIgn"] & _bit(signal.SIGUSR1):
             found.append(child.pid or 0)
             print(
                 f"muster: {child.name} (process {child.pid}) would die of Slurm's SIGTERM, and "

@@ -116,7 +116,7 @@ def parse():
     parser.add_argument("--writers", default="rank0")
     parser.add_argument("--noise", action="store_true",
                         help="gradients of each rank have noise of its own generators")  # fmt: skip
-    parser.add_argument("--foreign", choices=["bare", "with"],
+    parser.add_argument("--foreign", choices=["bare", "with", "kept"],
                         help="a DataLoader of its own, bare or with worker_init")  # fmt: skip
     parser.add_argument("--state", default="", help="python for one more value of the state")
     return parser.parse_args()
@@ -227,8 +227,10 @@ def main():
         loader = torch.utils.data.DataLoader(
             data, batch_sampler=muster.Sampler(args.samples, args.batch, step=run.step),
             worker_init_fn=muster.worker_init if args.foreign == "with" else None,
-            num_workers=args.workers, **options,
+            num_workers=args.workers, persistent_workers=args.foreign == "kept", **options,
         )  # fmt: skip
+        if args.foreign == "kept":
+            sys.kept = iter(loader)  # until the program's end, with its workers
     elif args.stream:
         data = Stream(args.samples, world.rank, world.world_size)
         loader = run.loader(

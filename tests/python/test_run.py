@@ -126,6 +126,10 @@ class One(Case):
         ranks = self.finish(self.start(*options, "--foreign", "with", run="with"))
         self.assertNotIn(words, ranks.said())
 
+    def test_workers_of_a_foreign_loader_are_not_waited_for_at_the_end(self):
+        options = ["--workers", 1, "--samples", 64]
+        self.finish(self.start(*options, "--foreign", "kept"))
+
     def test_a_new_run_begins_with_the_weights_of_a_file(self):
         self.finish(self.start("--epochs", 1, "--stop-at", 1, run="first"), 75)
         model = muster.load(os.path.join(self.place, "first"))["model"]
