@@ -15,6 +15,7 @@ dist_package_DATA = \
 	python/muster/generators.py \
 	python/muster/handover.py \
 	python/muster/inline.py \
+	python/muster/lightning.py \
 	python/muster/metrics.py \
 	python/muster/numerics.py \
 	python/muster/objects.py \
@@ -29,6 +30,7 @@ dist_package_DATA = \
 	python/muster/tensors.py \
 	python/muster/transformers.py \
 	python/muster/tree.py \
+	python/muster/trees.py \
 	python/muster/values.py \
 	python/muster/watch.py \
 	python/muster/workers.py \

@@ -26,7 +26,11 @@ unittests() {
 }
 
 @test "values come back as they were, and what has no place is refused by its key" {
-    unittests test_values test_objects test_phases test_streams test_handover
+    unittests test_values test_objects test_phases test_streams test_handover test_trees.Trees
+}
+
+@test "a program without PyTorch: stopped and killed, the same bits" {
+    unittests test_trees.Programs.test_numpy
 }
 
 @test "every sample once an epoch, the same on any number of ranks" { unittests test_order; }

@@ -13,13 +13,15 @@ from .directory import values_of
 from .errors import Usage
 from .run import Run
 from .tensors import Reader
+from .trees import State
 from .values import Decoder
 
 
 def attach(
     directory: str | os.PathLike[str],
     *,
-    model: Any,
+    model: Any = None,
+    state: Any = None,
     optimizer: Any = None,
     scheduler: Any = None,
     scaler: Any = None,
@@ -37,10 +39,13 @@ def attach(
     **objects_: Any,
 ) -> Run:
     """Collective: opens the checkpoint directory and resumes from its newest intact checkpoint, if
-    there is one. `model`, `optimizer`, `scheduler` and `scaler` are each one object, a list or a
-    mapping; any other object with state_dict() and load_state_dict() comes by a name of its own. So
-    does a generator of random numbers of PyTorch, NumPy or random, of which each rank has its own.
+    there is one.
 
+    model, optimizer, scheduler, scaler: each one object, a list or a mapping; any other object with
+        state_dict() and load_state_dict() comes by a name of its own. So does a generator of random
+        numbers of PyTorch, NumPy or random, of which each rank has its own.
+    state: a tree of arrays of JAX or NumPy and of plain values: mappings, lists, tuples and what
+        else JAX knows as a pytree. run.state is the tree, resumed; set it before end_step().
     every: steps between saves, or a time on rank 0's clock, such as "10m"; None: only run.save(), a
         notice and the end save.
     config: what the results depend on; a resume with another one is refused.
@@ -65,6 +70,10 @@ def attach(
     for name, given in objects_.items():
         for key, value in objects.named(name, given).items():
             (own if generators.is_generator(value) else others)[key] = value
+    if state is not None:
+        others["state"] = State(state)
+    if not models and not others:
+        raise Usage("attach(): give what is to be saved: model=, state= or an object")
     for name, value in [*models.items(), *others.items()]:
         objects.check(name, value)
     if begin is not None and len(models) != 1:

@@ -105,14 +105,15 @@ def _record(number: int, frame: Any) -> None:
     _lib.library.muster_notice_record(number)
 
 
-def take_notices() -> None:
+def take_notices(instead: bool = False) -> None:
     """Takes Slurm's signals. A thread of libmuster's gets them; the mask that makes this so may
     have been lifted, since Python's multiprocessing unblocks SIGTERM. Then the handler comes, which
-    other packages find and chain."""
+    other packages find and chain. `instead`: in the place of another one, which would stop one rank
+    alone."""
     _lib.check(_lib.library.muster_notice_begin_beside())
     if threading.current_thread() is threading.main_thread():
         for number in NOTICES:
-            if signal.getsignal(number) in (signal.SIG_DFL, signal.SIG_IGN, None):
+            if instead or signal.getsignal(number) in (signal.SIG_DFL, signal.SIG_IGN, None):
                 signal.signal(number, _record)
 
 

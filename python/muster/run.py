@@ -21,6 +21,7 @@ from .phases import Phases
 from .rank_state import RankState
 from .stragglers import Stragglers
 from .tensors import state_of
+from .trees import State
 from .values import dumps
 from .watch import Watch
 
@@ -204,6 +205,15 @@ class Run:
     # ---- what the program calls ----
 
     @property
+    def state(self) -> Any:
+        """The tree that attach(state=) was given, as it was resumed, or was set last."""
+        return self._tree().tree
+
+    @state.setter
+    def state(self, tree: Any) -> None:
+        self._tree().tree = tree
+
+    @property
     def should_stop(self) -> bool:
         """Whether a notice has come to this rank: the next end_step but one stops all ranks."""
         return bool(self._flags & _STOP) or process.notice() is not None
@@ -370,6 +380,12 @@ class Run:
         with contextlib.suppress(Exception):
             return self._handover.join(_GIVE_UP_SECONDS)
         return True
+
+    def _tree(self) -> State:
+        found = self._others.get("state")
+        if not isinstance(found, State):
+            raise Usage("run.state: give attach() a state")
+        return found
 
     def _keep_loader(self, name: str, given: dict[str, Any]) -> None:
         """What has to be the same in each attempt."""

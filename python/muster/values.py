@@ -18,6 +18,9 @@ from .errors import Refused
 INT64_MIN, INT64_MAX = -(2**63), 2**63 - 1
 DEPTH_MAX = 200  # of values in values; more is most likely one that holds itself
 
+# NumPy's names of types that it has from ml_dtypes only.
+_FURTHER = ("bfloat16", "float8_e5m2", "float8_e4m3fn", "float8_e5m2fnuz", "float8_e4m3fnuz")
+
 Json = Any  # what json.dumps takes
 
 
@@ -112,7 +115,9 @@ class Encoder:
             if isinstance(value, torch.device):
                 return {"$device": str(value)}
         if numpy is not None:
-            if isinstance(value, numpy.ndarray) and value.dtype.kind in "biufc":
+            if isinstance(value, numpy.ndarray) and (
+                value.dtype.kind in "biufc" or value.dtype.name in _FURTHER
+            ):
                 return {"$array": self._tensor(value, path, ("array", id(value)))}
             if isinstance(value, numpy.generic) and value.dtype.kind in "biufc":
                 return {"$scalar": [value.dtype.name, self._any(value.item(), path)]}

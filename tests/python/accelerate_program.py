@@ -6,6 +6,7 @@ import argparse
 import hashlib
 import os
 import signal
+import time
 
 import torch
 from accelerate import Accelerator
@@ -15,6 +16,7 @@ import muster
 parser = argparse.ArgumentParser()
 parser.add_argument("--run", required=True)
 parser.add_argument("--notice-at", type=int, default=0, help="a step, on the last rank")
+parser.add_argument("--pause", type=float, default=0.0, help="seconds, in each step")
 args = parser.parse_args()
 
 world = muster.init()
@@ -27,6 +29,7 @@ dataset = torch.utils.data.TensorDataset(torch.randn(256, 8), torch.randn(256, 1
 model, optimizer, scheduler = accelerator.prepare(model, optimizer, scheduler)
 run = muster.attach(args.run, model=model, optimizer=optimizer, scheduler=scheduler, every=3)
 for inputs, targets in run.loader(dataset, global_batch=32, epochs=4):
+    time.sleep(args.pause)
     loss = torch.nn.functional.mse_loss(model(inputs), targets)
     accelerator.backward(loss)
     accelerator.clip_grad_norm_(model.parameters(), 1.0)

@@ -6,6 +6,7 @@ frozen."""
 import argparse
 import hashlib
 import os
+import time
 
 import torch
 import torch.distributed as dist
@@ -55,6 +56,7 @@ def parse():
     parser.add_argument("--bucket-mb", type=float, default=0.004, help="several buckets")
     parser.add_argument("--stop-at", type=int, default=0)
     parser.add_argument("--spoil", default="")
+    parser.add_argument("--pause", type=float, default=0.0, help="seconds, after each step")
     parser.add_argument("--identical", action="store_true")
     return parser.parse_args()
 
@@ -99,6 +101,7 @@ def main():
         else:
             optimizer.step()
         run.log({"loss": equal.loss})
+        time.sleep(args.pause)
         if run.step + 1 == args.stop_at:
             run.stop()
         run.end_step(equal.loss)

@@ -9,6 +9,7 @@ import os
 import pathlib
 import signal
 import sys
+import time
 
 import torch
 import torch.distributed as dist
@@ -36,6 +37,7 @@ def parse():
     parser.add_argument("--attach", action="store_true", help="a run of muster.attach, without DCP")
     parser.add_argument("--writers", default=None)
     parser.add_argument("--compare", action="store_true", help="what PyTorch's own reader reads")
+    parser.add_argument("--pause", type=float, default=0.0, help="seconds, after each step")
     parser.add_argument("--notice-at", type=int, default=0, help="a step, on the last rank")
     return parser.parse_args()
 
@@ -202,6 +204,7 @@ def main():
         training.step(step, world.rank)
         if step == args.notice_at and world.rank == world.world_size - 1:
             os.kill(os.getpid(), signal.SIGTERM)
+        time.sleep(args.pause)
         stops = writer.should_stop()
         if step % args.every == 0 or stops:
             state = {**training.state(), "extra": dict(extra), "step": step}

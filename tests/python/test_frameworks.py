@@ -21,6 +21,20 @@ class Frameworks(Case):
     def test_accelerate(self):
         self.stopped_twice_it_comes_to_the_same_bits("accelerate_program.py")
 
+    def test_lightning(self):
+        self.stopped_twice_it_comes_to_the_same_bits("lightning_program.py")
+        at_the_end_of_an_epoch = self.run_program(
+            "lightning_program.py", 2, "--notice-at", 15, run="epoch", status=75
+        )
+        self.assertRegex(at_the_end_of_an_epoch.said(0), "stops after step 1[67]:")
+        ranks = self.run_program("lightning_program.py", 2, run="epoch")
+        whole = self.run_program("lightning_program.py", 2, run="undisturbed-2")
+        self.assertEqual(*(re.findall(r"ends: (.*)", r.said()) for r in (ranks, whole)))
+
+    def test_lightning_on_other_ranks_than_the_steps(self):
+        ranks = self.run_program("lightning_program.py", 2, "--nodes", 1, status=2)
+        self.assertIn("give it devices=1 and num_nodes=2", ranks.said(0))
+
     def test_trainer(self):
         """Of Hugging Face: the losses of all steps, too."""
         self.stopped_twice_it_comes_to_the_same_bits("transformers_program.py")

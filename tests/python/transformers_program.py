@@ -6,6 +6,7 @@ import hashlib
 import json
 import os
 import signal
+import time
 
 import torch
 
@@ -14,6 +15,7 @@ import muster
 parser = argparse.ArgumentParser()
 parser.add_argument("--run", required=True)
 parser.add_argument("--notice-at", type=int, default=0, help="a step, on the last rank")
+parser.add_argument("--pause", type=float, default=0.0, help="seconds, after each step")
 arguments = parser.parse_args()
 world = muster.init()
 
@@ -24,6 +26,7 @@ import muster.transformers  # noqa: E402
 
 class Notice(transformers.TrainerCallback):
     def on_step_end(self, args, state, control, **_):
+        time.sleep(arguments.pause)
         if state.global_step == arguments.notice_at and world.rank == world.world_size - 1:
             os.kill(os.getpid(), signal.SIGTERM)
 
