@@ -1,29 +1,16 @@
 #!/usr/bin/env bats
 # SPDX-License-Identifier: Apache-2.0
 # The Python package with the newest PyTorch of PyPI, and its types and style by the newest mypy and
-# ruff. All three are kept in the build folder.
+# ruff.
 # bats file_tags=long
 
 load lib/places
 load lib/wait_for
-
-# venv NAME PACKAGE…: a virtual environment with them. Says why not in `why`.
-venv() {
-    local venv=$MUSTER_BUILD/venv-$1
-    shift
-    [ ! -e "$venv/complete" ] || return 0
-    rm -rf "$venv"
-    python3 -m venv "$venv" >"$venv.log" 2>&1 ||
-        { why="no virtual environment: apt-get install python3-venv" && return 1; }
-    timeout $((40 * HANG)) "$venv/bin/pip" install -q --retries 1 "$@" >"$venv.log" 2>&1 ||
-        { why="couldn't get $* from PyPI: $(tail -n 1 "$venv.log")" && return 1; }
-    touch "$venv/complete"
-}
+load lib/newest
 
 # In a test of its own, since it takes minutes.
 @test "PyTorch, mypy and ruff from PyPI" {
-    venv lint mypy ruff || skip "$why"
-    venv torch torch numpy safetensors accelerate transformers || skip "$why"
+    why=$(newest lint mypy ruff && newest_torch) || skip "$why"
 }
 
 @test "types by mypy --strict, and style by ruff" {
@@ -48,7 +35,8 @@ unittests() {
 }
 
 @test "all that Debian's PyTorch does, and killed ten times" {
-    unittests test_values test_objects test_phases test_streams test_handover test_order test_run
+    unittests test_values test_objects test_phases test_streams test_handover test_order \
+        test_trees test_run
 }
 
 @test "sharded state: by DCP and by attach, on other numbers of ranks, killed" {
@@ -57,7 +45,9 @@ unittests() {
 
 @test "the same bits on any number of ranks" { unittests test_canonical; }
 
-@test "Accelerate and Hugging Face's Trainer, stopped twice" { unittests test_frameworks; }
+@test "Accelerate, Hugging Face's Trainer and Lightning, stopped twice" {
+    unittests test_frameworks
+}
 
 @test "the programs in doc/pytorch-dcp.md, -canonical.md and -frameworks.md run" {
     [ -e "$MUSTER_BUILD/venv-torch/complete" ] || skip "no PyTorch"

@@ -39,14 +39,15 @@ def _walk(value: Any, path: tuple[str, ...]) -> Iterator[tuple[str, Any]]:
 
 
 def _rebuild(value: Any, leaves: Iterator[Any]) -> Any:
+    kind: Any = type(value)
     if value is None:
         return None
     if isinstance(value, Mapping):
-        return type(value)((key, _rebuild(value[key], leaves)) for key in value)  # type: ignore[call-arg]
+        return kind((key, _rebuild(value[key], leaves)) for key in value)
     if isinstance(value, tuple) and hasattr(value, "_fields"):
-        return type(value)(*(_rebuild(inner, leaves) for inner in value))
+        return kind(*(_rebuild(inner, leaves) for inner in value))
     if isinstance(value, (list, tuple)):
-        return type(value)(_rebuild(inner, leaves) for inner in value)
+        return kind(_rebuild(inner, leaves) for inner in value)
     return next(leaves)
 
 
