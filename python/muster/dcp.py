@@ -257,8 +257,8 @@ class Writer(StorageWriter):  # type: ignore[misc]
 
 
 class Reader(StorageReader):  # type: ignore[misc]
-    """What dcp.load() reads from: the checkpoint that a Writer has found, or one of a directory,
-    which may belong to a job that runs. `step` -1: the newest intact one."""
+    """What dcp.load() reads from: the checkpoint that a Writer has found, if its `step` says so, or
+    one of a directory, which may belong to a job that runs. `step` -1: the newest intact one."""
 
     def __init__(
         self, source: Writer | str | os.PathLike[str], step: int = -1, timeout: float = 60.0
@@ -268,6 +268,7 @@ class Reader(StorageReader):  # type: ignore[misc]
         if self._writer is None:
             self._path, self._timeout = os.fsencode(os.fspath(source)), timeout
             self._open(step)
+        self._content()  # DCP would wrap what is wrong with it
 
     def _open(self, step: int) -> None:
         self.close()
@@ -295,19 +296,25 @@ class Reader(StorageReader):  # type: ignore[misc]
             )
         return saved
 
-    # ---- what DCP calls, in this order ----
-
-    def reset(self, checkpoint_id: Any = None) -> None:
-        if checkpoint_id is not None and self._writer is None:
-            self._open(_step_of(checkpoint_id))
-
-    def read_metadata(self, *_: Any, **__: Any) -> Metadata:
+    def _content(self) -> dict[str, Any]:
+        """What DCP has saved beside tensors."""
         values = values_of(self._saved).get(_KEY)
         if not isinstance(values, dict):
             raise Usage(
                 "dcp.load(): the checkpoint was not saved by dcp.save(): give the directory of one "
                 "that was"
             )
+        return values
+
+    # ---- what DCP calls, in this order ----
+
+    def reset(self, checkpoint_id: Any = None) -> None:
+        if checkpoint_id is not None and self._writer is None:
+            self._open(_step_of(checkpoint_id))
+            self._content()
+
+    def read_metadata(self, *_: Any, **__: Any) -> Metadata:
+        values = self._content()
         self._values = values["values"]
         found: dict[str, Any] = {name: BytesStorageMetadata() for name in self._values}
         for name, (dtype, shape) in Tensors(self._saved).shapes.items():

@@ -187,6 +187,8 @@ def main():
         attached(world)
         return
     writer = muster.dcp.Writer(args.run, wait=not args.hand_over, config={"width": 16})
+    if args.spoil == "nothing":
+        muster.dcp.Reader(writer)
     torch.manual_seed(1)
     shape = tuple(map(int, args.mesh.split("x"))) if args.mesh else None
     training = Tensors(shape) if shape else Sharded(world)
@@ -216,6 +218,12 @@ def main():
             writer.stop()
 
 
+class Valueless(dcp.DefaultSavePlanner):
+    @property
+    def lookup_object(self):
+        raise AttributeError("lookup_object")
+
+
 def save(state, step, writer):
     options = {"checkpoint_id": step, "storage_writer": writer}
     if args.cached:
@@ -226,6 +234,8 @@ def save(state, step, writer):
         state["extra"]["function"] = lambda: 0
     elif args.spoil == "type":
         state["sparse"] = torch.eye(3).to_sparse()
+    elif args.spoil == "planner":
+        options["planner"] = Valueless()
     elif args.spoil == "no step":
         options["checkpoint_id"] = "newest"
     elif args.spoil == "some ranks":

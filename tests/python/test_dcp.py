@@ -5,6 +5,7 @@ ranks. For PyTorch 2.6 and later."""
 import os
 import pathlib
 import re
+import shutil
 import signal
 import subprocess
 
@@ -88,10 +89,13 @@ class Sharded(Saved):
         self.assertEqual(self.told(ranks, "read"), saved)
 
     def test_what_cannot_be_is_one_line_and_nothing_is_lost(self):
+        ranks = self.run_on(2, "--spoil", "nothing", status=2)
+        self.assertIn("muster: dcp.load(): there is no checkpoint to read: look", ranks.said(0))
         self.run_on(2, "--steps", 2)
         for spoil, words in (
             ("lambda", "extra.function: a builtins.function can't be saved"),
             ("type", "sparse: a sparse or quantized tensor can't be saved"),
+            ("planner", "a Valueless gives no values: give a DefaultSavePlanner"),
             ("no step", "checkpoint_id='newest': give the step that is done"),
             ("some ranks", "1 of 2 ranks save, and all have to: leave out process_group"),
         ):
@@ -132,6 +136,16 @@ class Attached(Saved):
         ranks = self.run_on(2, "--attach", "--steps", last + 1)
         self.assertEqual(self.told(ranks, "read"), {last: saved[last]}, ranks.said())
         self.verify()
+
+    def test_a_directory_of_dcp_s_is_not_one_of_attach_and_the_other_way_round(self):
+        self.run_on(2, "--steps", 2)
+        ranks = self.run_on(2, "--attach", status=2)
+        self.assertIn("resume: the checkpoint is not one of attach(): give the", ranks.said(0))
+        shutil.rmtree(os.path.join(self.place, "run"))
+        self.run_on(2, "--attach", "--steps", 2)
+        ranks = self.run_on(2, status=2)
+        self.assertIn("was not saved by dcp.save(): give the directory of one", ranks.said(0))
+        self.assertNotIn("Traceback", ranks.said(0))
 
     def test_rank_0_alone_can_not_save_it(self):
         ranks = self.run_on(2, "--attach", "--writers", "rank0", status=2)
