@@ -48,7 +48,7 @@ class Equal(Case):
             ("backward", "call backward() once for each batch of slots()"),
         ):
             ranks = self.run_on(2, "--spoil", spoil, run=spoil, status=2)
-            self.assertIn("muster: ", ranks.said(0))
+            self.assertIn("muster: canonical", ranks.said(0))
             self.assertIn(words, ranks.said(0))
         self.run_on(17, "--steps", 1, run="many", status=2)
 

@@ -4,12 +4,14 @@
 import copy
 import io
 import os
+import types
 import unittest
 import warnings
 
 import torch
 
 from muster.phases import Phases
+from muster.stragglers import Stragglers
 
 HOOKS = hasattr(torch.optim.AdamW, "register_step_post_hook")
 LONG = bool(os.environ.get("MUSTER_PYTHON_LONG"))
@@ -79,6 +81,16 @@ class Step(unittest.TestCase):
         if LONG and hasattr(torch, "compile"):
             self.step(torch.compile(self.model, fullgraph=True))
             self.assertEqual(self.phases.begun, self.expected)
+
+
+class Alone(unittest.TestCase):
+    def test_one_rank_keeps_no_times(self):
+        stragglers = Stragglers(types.SimpleNamespace(world_size=1))
+        for step in range(100):
+            stragglers.begin_step()
+            stragglers.begin_backward()
+            self.assertEqual(stragglers.end_step(step, 1.0), [])
+        self.assertEqual(stragglers._times, [])
 
 
 if __name__ == "__main__":

@@ -31,6 +31,19 @@ class Notice(transformers.TrainerCallback):
             os.kill(os.getpid(), signal.SIGTERM)
 
 
+class Counter(transformers.TrainerCallback, transformers.trainer_callback.ExportableState):
+    """Two of one class: both are to come back."""
+
+    def __init__(self, each):
+        self.each, self.count = each, 0
+
+    def on_step_end(self, *_, **__):
+        self.count += self.each
+
+    def state(self):
+        return {"args": {"each": self.each}, "attributes": {"count": self.count}}
+
+
 torch.manual_seed(1)
 config = transformers.GPT2Config(n_layer=1, n_embd=16, n_head=2, vocab_size=64, n_positions=16)
 model = transformers.GPT2LMHeadModel(config)
@@ -47,9 +60,10 @@ args = transformers.TrainingArguments(
     use_cpu=True,
     disable_tqdm=True,
     seed=3,
+    restore_callback_states_from_checkpoint=True,
 )
 trainer = muster.transformers.Trainer(
-    model=model, args=args, train_dataset=dataset, callbacks=[Notice()],
+    model=model, args=args, train_dataset=dataset, callbacks=[Notice(), Counter(1), Counter(10)],
     directory=arguments.run, muster={"every": 5},
 )  # fmt: skip
 trainer.train()
@@ -57,4 +71,5 @@ found = hashlib.sha256()
 for tensor in trainer.model.state_dict().values():
     found.update(tensor.numpy().tobytes())
 losses = {entry["step"]: entry["loss"] for entry in trainer.state.log_history if "loss" in entry}
-print(f"rank {world.rank} ends: {found.hexdigest()} {json.dumps(losses)}", flush=True)
+counts = [c.count for c in trainer.callback_handler.callbacks if isinstance(c, Counter)]
+print(f"rank {world.rank} ends: {found.hexdigest()} {json.dumps(losses)} {counts}", flush=True)
