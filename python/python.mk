@@ -21,6 +21,7 @@ dist_package_DATA = \
 	python/muster/objects.py \
 	python/muster/phases.py \
 	python/muster/process.py \
+	python/muster/pytree.py \
 	python/muster/rank_state.py \
 	python/muster/run.py \
 	python/muster/sharded.py \
@@ -30,7 +31,6 @@ dist_package_DATA = \
 	python/muster/tensors.py \
 	python/muster/transformers.py \
 	python/muster/tree.py \
-	python/muster/trees.py \
 	python/muster/values.py \
 	python/muster/watch.py \
 	python/muster/workers.py \

@@ -6,12 +6,13 @@
 load lib/places
 load lib/wait_for
 load lib/has_torch
+load lib/python_package
 
 setup() {
     : "${MUSTER_PREFIX:?the folder that Muster is installed in}"
     has_torch || skip "no PyTorch: apt-get install python3-torch"
-    export MUSTER_LIBRARY=$MUSTER_PREFIX/lib/libmuster.so.0 PYTHONDONTWRITEBYTECODE=1
-    export PYTHONPATH=$MUSTER_PREFIX/share/muster/python:$MUSTER_TOP/tests/python
+    python_package
+    PYTHONPATH+=:$MUSTER_TOP/tests/python
     cd "$MUSTER_TOP/tests/python"
 }
 
@@ -26,11 +27,11 @@ unittests() {
 }
 
 @test "values come back as they were, and what has no place is refused by its key" {
-    unittests test_values test_objects test_phases test_streams test_handover test_trees.Trees
+    unittests test_values test_objects test_phases test_streams test_handover test_pytree.Trees
 }
 
 @test "a program without PyTorch: stopped and killed, the same bits" {
-    unittests test_trees.Programs.test_numpy
+    unittests test_pytree.Programs.test_numpy test_pytree.Programs.test_nothing_to_save_is_one_line
 }
 
 @test "every sample once an epoch, the same on any number of ranks" { unittests test_order; }

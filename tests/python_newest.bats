@@ -7,6 +7,7 @@
 load lib/places
 load lib/wait_for
 load lib/newest
+load lib/python_package
 
 # In a test of its own, since it takes minutes.
 @test "PyTorch, mypy and ruff from PyPI" {
@@ -24,8 +25,8 @@ load lib/newest
 # unittests NAME…: modules of tests/python, with that PyTorch.
 unittests() {
     [ -e "$MUSTER_BUILD/venv-torch/complete" ] || skip "no PyTorch"
-    export MUSTER_LIBRARY=$MUSTER_PREFIX/lib/libmuster.so.0 PYTHONDONTWRITEBYTECODE=1
-    export PYTHONPATH=$MUSTER_PREFIX/share/muster/python:$MUSTER_TOP/tests/python
+    python_package
+    PYTHONPATH+=:$MUSTER_TOP/tests/python
     export MUSTER_PYTHON_LONG=1 MUSTER_PATIENCE=$((2 * ${MUSTER_PATIENCE:-3}))
     cd "$MUSTER_TOP/tests/python"
     run "$MUSTER_BUILD/venv-torch/bin/python" -m unittest -v "$@"
@@ -36,7 +37,7 @@ unittests() {
 
 @test "all that Debian's PyTorch does, and killed ten times" {
     unittests test_values test_objects test_phases test_streams test_handover test_order \
-        test_trees test_run
+        test_pytree test_run
 }
 
 @test "sharded state: by DCP and by attach, on other numbers of ranks, killed" {
@@ -51,8 +52,7 @@ unittests() {
 
 @test "the programs in doc/pytorch-dcp.md, -canonical.md and -frameworks.md run" {
     [ -e "$MUSTER_BUILD/venv-torch/complete" ] || skip "no PyTorch"
-    export MUSTER_LIBRARY=$MUSTER_PREFIX/lib/libmuster.so.0 PYTHONDONTWRITEBYTECODE=1
-    export PYTHONPATH=$MUSTER_PREFIX/share/muster/python
+    python_package
     local name
     for name in dcp canonical frameworks; do
         mkdir "$BATS_TEST_TMPDIR/$name"
@@ -67,8 +67,8 @@ unittests() {
 # torchrun passes its own SIGTERM on to the ranks, and waits for them.
 @test "torchrun: a notice saves the state, and the next start goes on from there" {
     [ -e "$MUSTER_BUILD/venv-torch/complete" ] || skip "no PyTorch"
-    export MUSTER_LIBRARY=$MUSTER_PREFIX/lib/libmuster.so.0 PYTHONDONTWRITEBYTECODE=1
-    export PYTHONPATH=$MUSTER_PREFIX/share/muster/python MUSTER_RDZV_DIR=$BATS_TEST_TMPDIR
+    python_package
+    export MUSTER_RDZV_DIR=$BATS_TEST_TMPDIR
     local words=("$MUSTER_BUILD/venv-torch/bin/torchrun" --standalone --nproc-per-node 2
         "$MUSTER_TOP/tests/python/program.py" --directory "$BATS_TEST_TMPDIR/run" --sum --workers 1)
     cd "$BATS_TEST_TMPDIR"

@@ -66,10 +66,11 @@ EXTRA_DIST += tests/python.bats tests/python_newest.bats tests/python/ranks.py \
 	tests/python/test_phases.py tests/python/test_streams.py tests/python/test_handover.py \
 	tests/python/test_run.py tests/python/test_dcp.py tests/python/dcp_program.py \
 	tests/python/test_canonical.py tests/python/canonical_program.py \
-	tests/python/test_trees.py tests/python/jax_program.py \
+	tests/python/test_pytree.py tests/python/jax_program.py \
 	tests/python/test_frameworks.py tests/python/accelerate_program.py \
 	tests/python/lightning_program.py tests/python/transformers_program.py \
-	tests/lib/doc_programs.py tests/lib/newest.bash tests/cluster/frameworks.bats \
+	tests/lib/doc_programs.py tests/lib/newest.bash tests/lib/python_package.bash \
+	tests/cluster/frameworks.bats \
 	tests/cluster/pytorch.bats tests/cluster/wheel.bats
 
 EXTRA_DIST += tests/unit/trainer/cpu/threads_sample.h

@@ -11,9 +11,9 @@ from typing import Any
 from . import _lib, generators, objects
 from .directory import values_of
 from .errors import Usage
+from .pytree import State
 from .run import Run
 from .tensors import Reader
-from .trees import State
 from .values import Decoder
 
 

@@ -184,7 +184,6 @@ class Resume(Checkpoint):  # type: ignore[misc]
             lightning=state,
             **self._options,
         )
-        self._ended_step = trainer.global_step
         if not state.loaded:
             return
         loaded = {
@@ -203,9 +202,8 @@ class Resume(Checkpoint):  # type: ignore[misc]
         loop = trainer.fit_loop
         self._ended_step = trainer.global_step
         if loop.restarting:
-            self._done = loop.epoch_loop.batch_progress.current.ready
-            if self._done >= trainer.num_training_batches:
-                self._done = 0
+            ready = loop.epoch_loop.batch_progress.current.ready
+            self._done = ready if ready < trainer.num_training_batches else 0
             warnings.filterwarnings("ignore", message="You're resuming from a checkpoint that")
         if self._is_early or loop.restarting:
             iter(loop._data_fetcher)  # Lightning has begun before it came to its place

@@ -18,10 +18,10 @@ from .errors import Usage
 from .handover import Handover
 from .metrics import Metrics
 from .phases import Phases
+from .pytree import State
 from .rank_state import RankState
 from .stragglers import Stragglers
 from .tensors import state_of
-from .trees import State
 from .values import dumps
 from .watch import Watch
 

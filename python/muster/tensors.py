@@ -39,6 +39,11 @@ _TORCH_TYPES = {
 _NAMES = {given: name for name, given in _TORCH_TYPES.items()}
 
 
+def is_type(name: str) -> bool:
+    """Whether the format has a type of this name of PyTorch's and NumPy's."""
+    return name in _TORCH_TYPES
+
+
 def name_of_type(name: str, dtype: Any) -> str:
     """safetensors' name for a dtype of PyTorch, that of a tensor."""
     own = str(dtype)[len("torch.") :]

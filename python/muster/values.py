@@ -14,12 +14,10 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from .errors import Refused
+from .tensors import is_type
 
 INT64_MIN, INT64_MAX = -(2**63), 2**63 - 1
 DEPTH_MAX = 200  # of values in values; more is most likely one that holds itself
-
-# NumPy's names of types that it has from ml_dtypes only.
-_FURTHER = ("bfloat16", "float8_e5m2", "float8_e4m3fn", "float8_e5m2fnuz", "float8_e4m3fnuz")
 
 Json = Any  # what json.dumps takes
 
@@ -116,7 +114,7 @@ class Encoder:
                 return {"$device": str(value)}
         if numpy is not None:
             if isinstance(value, numpy.ndarray) and (
-                value.dtype.kind in "biufc" or value.dtype.name in _FURTHER
+                value.dtype.kind in "biufc" or is_type(value.dtype.name)  # as of ml_dtypes
             ):
                 return {"$array": self._tensor(value, path, ("array", id(value)))}
             if isinstance(value, numpy.generic) and value.dtype.kind in "biufc":

@@ -5,6 +5,7 @@
 # bats file_tags=long
 
 load ../lib/newest
+load ../lib/python_package
 load helpers
 load training
 
@@ -23,9 +24,8 @@ srun -N$((count < 2 ? 1 : 2)) -n "$count" "$PYTHON" "$2" --run "$3" "${@:4}" &
 wait $!
 END
     chmod a+rx "$JOBS/job.sh"
-    export OMP_NUM_THREADS=1 OMP_WAIT_POLICY=passive PYTHONDONTWRITEBYTECODE=1
-    export MUSTER_LIBRARY=$MUSTER_PREFIX/lib/libmuster.so.0
-    export PYTHONPATH=$MUSTER_PREFIX/share/muster/python
+    export OMP_NUM_THREADS=1 OMP_WAIT_POLICY=passive
+    python_package
 }
 
 setup() {
@@ -48,9 +48,10 @@ submit() { job_submit --muster -N2 --exclusive job.sh "$@"; }
 saved_step() {
     local newest
     newest=$(cd "$JOBS" && compgen -G "$1/step-*" | sort | tail -n 1) || :
-    [ -n "$newest" ] && echo $((10#${newest##*-})) || echo -1
+    [ -z "$newest" ] || newest=$((10#${newest##*-}))
+    echo "${newest:--1}"
 }
-has_saved() { compgen -G "$JOBS/$1/step-*" >/dev/null && [ "$(saved_step "$1")" -ge "$2" ]; }
+has_saved() { [ "$(saved_step "$1")" -ge "$2" ]; }
 
 # preempt JOB NAME ATTEMPT: once the attempt before has saved; until ATTEMPT runs.
 preempt() {
@@ -115,7 +116,7 @@ same() {
 }
 
 @test "FSDP2 over DCP, preempted twice, on 4, 2 and 8 ranks: what is read is what was saved" {
-    local job attempt step
+    local job attempt
     job=$(submit "4 2 8" dcp_program.py dcp --pause 0.4 --steps 40 --every 4)
     for attempt in 1 2; do
         preempt "$job" dcp $attempt

@@ -4,6 +4,7 @@
 # with 4, loader workers beside them, preempted and killed.
 
 load ../lib/has_torch
+load ../lib/python_package
 load helpers
 load training
 
@@ -20,9 +21,8 @@ srun /usr/bin/python3 program.py --run "$1" --seen "$1.seen" "${@:2}" &
 wait $!
 END
     chmod a+rx "$JOBS/job.sh"
-    export OMP_NUM_THREADS=1 OMP_WAIT_POLICY=passive PYTHONDONTWRITEBYTECODE=1
-    export MUSTER_LIBRARY=$MUSTER_PREFIX/lib/libmuster.so.0
-    export PYTHONPATH=$MUSTER_PREFIX/share/muster/python
+    export OMP_NUM_THREADS=1 OMP_WAIT_POLICY=passive
+    python_package
 }
 
 setup() {

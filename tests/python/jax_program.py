@@ -18,6 +18,7 @@ parser.add_argument("--run", required=True)
 parser.add_argument("--numpy", action="store_true")
 parser.add_argument("--width", type=int, default=4)
 parser.add_argument("--notice-at", type=int, default=0, help="a step, on the last rank")
+parser.add_argument("--nothing", action="store_true", help="is attached")
 parser.add_argument("--die-at", type=int, default=0, help="a step")
 parser.add_argument("--pause", type=float, default=0.0, help="seconds, in each step")
 args = parser.parse_args()
@@ -56,7 +57,7 @@ else:
         return {**state, "weights": weights, "moments": moments, "key": key}, loss
 
 
-run = muster.attach(args.run, state=state, every=5)
+run = muster.attach(args.run, state=None if args.nothing else state, every=5)
 for samples in muster.Sampler(256, 32, step=run.step, steps=40):
     time.sleep(args.pause)
     run.state, loss = step(run.state, inputs[samples], targets[samples])

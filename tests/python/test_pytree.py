@@ -13,7 +13,7 @@ import unittest
 import numpy
 
 from muster import Error, Refused
-from muster.trees import State
+from muster.pytree import State
 from ranks import HANG, HERE, Case
 
 Pair = collections.namedtuple("Pair", "a b")
@@ -32,6 +32,10 @@ class Trees(unittest.TestCase):
         self.assertIs(type(held.tree["pair"]), Pair)
         self.assertEqual(held.tree["x"][0].tolist(), [7, 7, 7])
         self.assertEqual(held.tree["x"][1], (7, None))
+        counts = State(collections.defaultdict(int, a=1))
+        counts.load_state_dict({"a": 5})
+        self.assertEqual(counts.tree, {"a": 5})
+        self.assertEqual(counts.tree["b"], 0)  # its default has come along
 
     def test_another_tree_is_refused_by_the_name_of_what_differs(self):
         saved = State(self.tree(7)).state_dict()
@@ -73,6 +77,12 @@ class Programs(Case):
         self.assertEqual(re.findall("ends: .*", text), whole)
         text = self.run_alone(*options, "--width", 5, status=65)
         self.assertRegex(text, r"^muster: resume: state/\S+ has shape and type \(\(4,")
+
+    def test_nothing_to_save_is_one_line(self):
+        text = self.run_alone("--numpy", "--nothing", status=2)
+        self.assertEqual(
+            text, "muster: attach(): give what is to be saved: model=, state= or an object\n"
+        )
 
     def test_numpy(self):
         self.stopped_and_killed("--numpy")

@@ -4,6 +4,7 @@ tuples and, where JAX is used, whatever is registered with it."""
 
 from __future__ import annotations
 
+import copy
 import sys
 from collections.abc import Iterator, Mapping
 from typing import Any
@@ -43,7 +44,9 @@ def _rebuild(value: Any, leaves: Iterator[Any]) -> Any:
     if value is None:
         return None
     if isinstance(value, Mapping):
-        return kind((key, _rebuild(value[key], leaves)) for key in value)
+        rebuilt: Any = copy.copy(value)  # which has what else a kind of mapping holds
+        rebuilt.update((key, _rebuild(value[key], leaves)) for key in value)
+        return rebuilt
     if isinstance(value, tuple) and hasattr(value, "_fields"):
         return kind(*(_rebuild(inner, leaves) for inner in value))
     if isinstance(value, (list, tuple)):
@@ -127,12 +130,12 @@ class State:
 
     def load_state_dict(self, saved: Mapping[str, Any]) -> None:
         own = _leaves(self.tree)
-        names = [name for name, _ in own]
-        for missing in sorted({*names} ^ {*saved}):
-            who = "the program has" if missing in saved else "the checkpoint has"
+        missing = min({name for name, _ in own} ^ {*saved}, default=None)
+        if missing is not None:
+            who = "the program" if missing in saved else "the checkpoint"
             raise errors.Error(
                 errors.DATA,
-                f"resume: {who} no state/{missing}: give the same tree, or the program a directory "
-                "of its own",
+                f"resume: {who} has no state/{missing}: give the same tree, or the program a "
+                "directory of its own",
             )
         self.tree = _with_leaves(self.tree, [_like(name, saved[name], leaf) for name, leaf in own])
