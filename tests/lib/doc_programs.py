@@ -11,10 +11,10 @@ import sys
 HANG = 100 * int(os.environ.get("MUSTER_PATIENCE", "3"))  # seconds, for hangs only
 text = pathlib.Path(sys.argv[1]).read_text()
 first, *others = re.findall(r"^```python\n(.*?)^```$", text, re.M | re.S)
-for number, block in enumerate(others or [""]):
+for number, block in enumerate(["", *others]):
     program = pathlib.Path(sys.argv[2], f"block{number}.py")
     whole = block if "muster.init()" in block else first + "\n" + block
     program.write_text(whole.replace("/shared/", f"{sys.argv[2]}/{number}-"))
-    print(f"--- block {number + 2}", flush=True)
+    print(f"--- block {number + 1}", flush=True)
     done = subprocess.run([sys.executable, program], cwd=sys.argv[2], timeout=HANG)
     assert done.returncode == 0, block
