@@ -254,8 +254,7 @@ ends_as_reference() { job_wait "$2" 90 COMPLETED && equals_reference "$1"; }
 take() {
     local nodes=${1//,/ }
     # shellcheck disable=SC2086
-    cluster run sbatch --parsable -p ondemand "-N$(wc -w <<<"$nodes")" -w "$1" --exclusive \
-        -o /dev/null --wrap true
+    taker_submit 0 "-N$(wc -w <<<"$nodes")" -w "$1"
 }
 
 # killed_in_grace NAME JOB TAKER: a save that takes longer than the grace time is under way when

@@ -124,9 +124,9 @@ END2
     id=$(SLOW="LD_PRELOAD=$JOBS/slow_steps.so STEP_MILLISECONDS=50" paste_line train-elastic.sbatch)
     wait_for 60 train_attempt_has shared/elastic 0 5
     [ "$(job_field "$id" NumNodes)" = 4 ]
-    taker=$(cluster run sbatch --parsable -p ondemand -N1 --exclusive -o /dev/null \
-        --wrap 'sleep 1000')
+    taker=$(taker_submit 1000 -N1)
     job_wait_attempt "$id" 1 60
+    job_is "$taker" RUNNING
     finished "$id" elastic
     ranks=$(sed -n 's/.*"event": *"start".*"world_size": *\([0-9]*\).*/\1/p' \
         "$JOBS/shared/elastic/attempts.jsonl" | xargs)

@@ -61,16 +61,18 @@ job_cancel_left() {
         cluster run --user root scancel --user=muster-test1
 }
 
-# When the test failed: what is in the queue, how the nodes are, and what the
-# cluster's logs and the newest job's output said last. All of them are kept beside the run's own
-# logs.
+# When the test failed: what is in the queue, how the nodes are, what the nodes called an error, and
+# what the cluster's logs, its takers and the newest job's output said last. All of them are kept
+# beside the run's own logs.
 cluster_explain() {
     local log kept job
     [ -z "${BATS_TEST_COMPLETED-}" ] && [ "$(id -u)" = 0 ] || return 0
     cluster run timeout 5 squeue -a -o 'job %i %T on %N (%r)' || :
     cluster status | grep '^node:' || :
-    grep -H ' ended with status ' "$(cluster status log)"/*.out || :
-    for log in "$(cluster status log)"/slurmctld.log "$(cluster status log)"/slurmd-n?.log \
+    log=$(cluster status log)
+    grep -H ' ended with status ' "$log"/*.out || :
+    grep -h ' error: ' "$log"/slurmd-n?.log | sort | tail -n 6 || :
+    for log in "$JOBS"/taker-*.out "$log"/slurmctld.log "$log"/slurmd-n?.log \
         "$(find "$JOBS" -name 'slurm-*.out' -printf '%T@ %p\n' 2>/dev/null | sort -n | tail -n 1 |
         cut -d' ' -f2)"; do
         [ -s "$log" ] || continue
@@ -272,15 +274,18 @@ job_wait_attempt() {
     }
 }
 
-# job_preempt ID [HOLD]: an ondemand job takes all nodes of a running job and holds them for HOLD
-# (1) seconds; returns once it has them. A job preempts only what it needs, so it asks for all nodes
-# of the cluster, exclusively.
+# taker_submit SECONDS SBATCH-ARGUMENT…: an ondemand job that preempts for its nodes and holds them
+# for so long; prints its id.
+taker_submit() {
+    cluster run sbatch --parsable -p ondemand --exclusive -o taker-%j.out "${@:2}" --wrap "sleep $1"
+}
+
+# job_preempt ID [HOLD]: a taker gets all nodes of a running job for HOLD (1) seconds; returns once
+# it has them. A job preempts only what it needs, so it asks for all nodes of the cluster.
 job_preempt() {
     local nodes taker
     nodes=$(job_field "$1" NumNodes)
-    taker=$(cluster run sbatch --parsable -p ondemand -N "$nodes" -w "$(job_field "$1" NodeList)" \
-        --exclusive \
-        -o /dev/null --wrap "sleep ${2:-1}") || return 1
+    taker=$(taker_submit "${2:-1}" -N "$nodes" -w "$(job_field "$1" NodeList)") || return 1
     job_wait "$taker" "${PREEMPT_DEADLINE:-90}" RUNNING COMPLETED
 }
 
