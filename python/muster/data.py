@@ -295,7 +295,7 @@ class Loader:
     def _end(self) -> None:
         """Lets the workers go; the run may be over."""
         if self._batches is None:
-            self._run.say(f"the run is finished: it has done its {self._run.step} steps")
+            self._run.world.say(f"the run is finished: it has done its {self._run.step} steps")
         self._batches = None
         self._run.drain()
 

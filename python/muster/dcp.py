@@ -33,6 +33,7 @@ from torch.distributed.checkpoint.metadata import (
     TensorStorageMetadata,
 )
 from torch.distributed.checkpoint.planner import LoadItemType, WriteItemType
+from torch.distributed.checkpoint.state_dict_saver import save
 from torch.distributed.checkpoint.storage import StorageReader, StorageWriter, WriteResult
 from torch.futures import Future
 
@@ -46,6 +47,7 @@ from .values import dumps
 
 _KEY = "dcp"  # in values.json
 _STOP = 1  # flag of the word after each step
+_GLANCE = 1e-9  # seconds: libmuster takes 0 for the timeout of the plan
 
 
 def _done(value: Any) -> Any:
@@ -62,6 +64,11 @@ def _step_of(checkpoint_id: Any) -> int:
     return int(match[1])
 
 
+def is_checkpoint(path: str | os.PathLike[str]) -> bool:
+    """Whether it is the folder of one, as /shared/run1/step-00000100."""
+    return os.path.isfile(os.path.join(path, "manifest.json"))
+
+
 class _Attempt:
     """The directory while this attempt owns it, for what ends the program."""
 
@@ -73,7 +80,7 @@ class _Attempt:
             self.world, directory, identity=identity, keep=keep, timeout=timeout, writers="all"
         )
         self.step: int = _lib.library.muster_saved_step(self.saved)
-        self._word = False
+        self._word, self._noticed = False, 0
         ending.register(self)
 
     def hear(self, flags: int) -> int:
@@ -81,7 +88,18 @@ class _Attempt:
         if not self._word:
             self.world.begin_word(self.timeout)
             self._word = True
-        return self.world.word(flags, self.timeout)[0]
+        heard, self._noticed = self.world.word(flags, self.timeout)
+        return heard
+
+    def resumed(self) -> None:
+        self.world.say(f"resumed at step {self.step} of {self.directory}")
+
+    def stop(self, step: int) -> None:
+        who = self._noticed
+        why = f"{process.notice() or 'a notice'} on rank {who} ({self.world.node(who)})"
+        self.world.say(f"stops after step {step}: {why}")
+        self.end(errors.REQUEUE)
+        raise Stop(errors.REQUEUE)
 
     def end(self, status: int) -> None:
         if self._word:
@@ -147,7 +165,7 @@ class Writer(StorageWriter):  # type: ignore[misc]
         )
         self.step = self.attempt.step
         self._rank = self.attempt.world.rank
-        self._wait, self._next = wait, -1
+        self.waits, self._next = wait, -1
         self._entries: list[Entry] = []
         self._held: dict[Any, HostTensor] = {}  # the memory of this rank's shards
 
@@ -162,8 +180,7 @@ class Writer(StorageWriter):  # type: ignore[misc]
     def stop(self) -> None:
         """Collective: ends the program, once the last save is durable, with the status that brings
         the job back."""
-        self.attempt.end(errors.REQUEUE)
-        raise Stop(errors.REQUEUE)
+        self.attempt.stop(self._next)
 
     def close(self) -> None:
         """Collective: waits for the last save, and gives the directory back. At the program's
@@ -238,7 +255,7 @@ class Writer(StorageWriter):  # type: ignore[misc]
         }
         paths = {name: list(path) for name, path in (metadata.planner_data or {}).items()}
         self._hand_over({_KEY: {"values": values, "paths": paths}})
-        if self._wait:
+        if self.waits:
             attempt = self.attempt
             _lib.check(_lib.library.muster_ckpt_wait(attempt.ckpt, self._next, attempt.timeout))
 
@@ -254,6 +271,45 @@ class Writer(StorageWriter):  # type: ignore[misc]
     @classmethod
     def validate_checkpoint_id(cls, checkpoint_id: Any) -> bool:
         return re.search(r"\d$", str(checkpoint_id)) is not None
+
+
+class Save:
+    """What async_save() returns; used by the thread that saves."""
+
+    def __init__(self, writer: Writer, step: int):
+        self._writer, self.step = writer, step
+
+    def done(self) -> bool:
+        """Whether it is durable: the checkpoint on rank 0, and on others what they have in it."""
+        try:
+            self.result(_GLANCE)
+        except errors.Error as error:
+            return error.status != errors.LOST
+        return True
+
+    def result(self, timeout: float | None = None) -> None:
+        """Waits until done() is true; raises muster.Error if it failed or still runs then. None:
+        the timeout of the Writer."""
+        attempt = self._writer.attempt
+        if not attempt.ended:
+            seconds = attempt.timeout if timeout is None else max(timeout, _GLANCE)
+            _lib.check(_lib.library.muster_ckpt_wait(attempt.ckpt, self.step, seconds))
+
+
+def async_save(
+    state_dict: dict[str, Any], *, checkpoint_id: Any, storage_writer: Writer, planner: Any = None
+) -> Save:
+    """Collective: dcp.save() that returns as soon as all ranks have handed over what they have,
+    which then survives their end. It is copied once, into the memory of the checkpoint service,
+    where dcp.async_save() copies it for its thread first."""
+    storage_writer.waits, waits = False, storage_writer.waits
+    try:
+        save(
+            state_dict, checkpoint_id=checkpoint_id, storage_writer=storage_writer, planner=planner
+        )
+    finally:
+        storage_writer.waits = waits
+    return Save(storage_writer, _step_of(checkpoint_id))
 
 
 class Reader(StorageReader):  # type: ignore[misc]
@@ -324,6 +380,8 @@ class Reader(StorageReader):  # type: ignore[misc]
                 properties, size, [ChunkStorageMetadata(none, size)]
             )
         paths = {name: tuple(path) for name, path in values["paths"].items()}
+        if self._writer is not None:
+            self._writer.attempt.resumed()
         return Metadata(state_dict_metadata=found, planner_data=paths)
 
     def set_up_storage_reader(

@@ -55,5 +55,5 @@ def compare(run: Run, numerics: dict[str, Any], require_identical: bool) -> None
             text = f"resume: {key} was {saved.get(key)}, and is {numerics[key]} now"
             if require_identical:
                 raise Usage(f"{text}: give the same, or leave require_identical out")
-            run.say(f"{text}: from here on the bits of the run may be others")
+            run.world.say(f"{text}: from here on the bits of the run may be others")
     run.numerics = numerics

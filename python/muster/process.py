@@ -9,6 +9,7 @@ import json
 import os
 import signal
 import socket
+import sys
 import threading
 from typing import Any
 
@@ -43,6 +44,11 @@ class World:
     def begin_word(self, timeout: float) -> None:
         """Collective: connects the ranks for it."""
         _lib.check(_lib.library.muster_word_begin(self.handle, timeout))
+
+    def say(self, text: str) -> None:
+        """A line of the job's, on rank 0."""
+        if self.rank == 0:
+            print(f"muster: {text}", file=sys.stderr, flush=True)
 
     def word(self, flags: int, timeout: float) -> tuple[int, int]:
         """The flags of all ranks after the step before, and the lowest rank that had set any."""

@@ -7,7 +7,6 @@ import contextlib
 import ctypes
 import math
 import re
-import sys
 import time
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
@@ -200,7 +199,7 @@ class Run:
         self._loaders = own["loaders"]
         self.numerics = own.get("numerics", {})
         self.resumed = True
-        self.say(f"resumed at step {self.step} of {self.directory}")
+        self.world.say(f"resumed at step {self.step} of {self.directory}")
 
     # ---- what the program calls ----
 
@@ -241,7 +240,7 @@ class Run:
         if flags & _STOP:
             self._stop(rank)
         for line in self._stragglers.end_step(self.step, self._watch.word_timeout()):
-            self.say(line)
+            self.world.say(line)
         if self._is_due(flags):
             self.save()
         self._watch.beat()
@@ -335,10 +334,6 @@ class Run:
             self.finish()
 
     # ---- what the package calls ----
-
-    def say(self, text: str) -> None:
-        if self.world.rank == 0:
-            print(f"muster: {text}", file=sys.stderr, flush=True)
 
     def is_handed(self, step: int) -> bool:
         return step < self._saved_step or self._handover.is_over()
@@ -444,7 +439,9 @@ class Run:
 
     def _stop(self, who: int) -> None:
         why = process.notice() or "a notice"
-        self.say(f"stops after step {self.step}: {why} on rank {who} ({self.world.node(who)})")
+        self.world.say(
+            f"stops after step {self.step}: {why} on rank {who} ({self.world.node(who)})"
+        )
         self.drain()
         self.ended = True
         ending.end(self, errors.REQUEUE)

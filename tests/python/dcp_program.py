@@ -30,7 +30,7 @@ def parse():
     parser.add_argument("--steps", type=int, default=6)
     parser.add_argument("--every", type=int, default=2)
     parser.add_argument("--hand-over", action="store_true", help="do not wait until it is durable")
-    parser.add_argument("--asynchronous", action="store_true")
+    parser.add_argument("--asynchronous", choices=("torch", "muster"))
     parser.add_argument("--cached", action="store_true", help="DCP plans the first save only")
     parser.add_argument("--die-after", type=int, default=0, help="the step of a save")
     parser.add_argument("--spoil", default="", help="what is wrong with the state or the call")
@@ -242,7 +242,10 @@ def save(state, step, writer):
         groups = [dist.new_group([rank]) for rank in range(dist.get_world_size())]
         options["process_group"] = groups[dist.get_rank()]
     if args.asynchronous:
-        dcp.async_save(state, **options).result()
+        module = dcp if args.asynchronous == "torch" else muster.dcp
+        saving = module.async_save(state, **options)
+        saving.result()
+        assert saving.done()
     else:
         dcp.save(state, **options)
 
