@@ -46,7 +46,7 @@ unittests() {
 
 @test "the same bits on any number of ranks" { unittests test_canonical; }
 
-@test "Accelerate, Hugging Face's Trainer and Lightning, stopped twice" {
+@test "Accelerate, Hugging Face's Trainer, Lightning and TorchTitan, stopped twice" {
     unittests test_frameworks
 }
 

@@ -108,6 +108,8 @@ same() {
     same trainer 2 transformers_program.py
 }
 
+@test "TorchTitan, preempted twice: the same bits" { same torchtitan 2 torchtitan_program.py; }
+
 @test "canonical, from 8 ranks to 3 to 5 over two preemptions: the bits of one rank" {
     undisturbed 1 canonical_program.py --steps 60
     preempted_twice canonical "8 3 5" canonical_program.py --steps 60

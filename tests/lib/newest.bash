@@ -26,7 +26,9 @@ make_venv() {
     touch "$venv/complete"
 }
 
-newest_torch() { newest torch torch numpy safetensors accelerate jax lightning transformers; }
+newest_torch() {
+    newest torch torch numpy safetensors accelerate jax lightning torchtitan transformers
+}
 
 # Where the Python of it is, if it was made.
 newest_python() {

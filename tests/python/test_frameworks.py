@@ -1,6 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """Other packages over PyTorch, as their users write programs."""
 
+import json
+import os
+import pathlib
 import re
 
 from ranks import Case
@@ -38,3 +41,26 @@ class Frameworks(Case):
     def test_trainer(self):
         """Of Hugging Face: the losses of all steps, too."""
         self.stopped_twice_it_comes_to_the_same_bits("transformers_program.py")
+
+    def test_torchtitan(self):
+        program = "torchtitan_program.py"
+        self.stopped_twice_it_comes_to_the_same_bits(program)
+        ends = self.run_program(program, 2, run="undisturbed").said()  # it has finished
+        expected = re.findall(r"ends: (.*)", ends)
+        # From TorchTitan's own checkpoints, with saves that return at their hand-over.
+        for options, status in (
+            (["--own", "--end-before", 12], 0),
+            (["--notice-at", 13, "--set", 'async_mode="async"'], 75),
+            (["--set", 'async_mode="async"', "--set", "keep_latest_k=2"], 0),
+        ):
+            ranks = self.run_program(program, 2, *options, run="own", status=status)
+        self.assertEqual(re.findall(r"ends: (.*)", ranks.said()), expected)
+        # What TorchTitan exports at the end is there, too.
+        saved = {path.name for path in pathlib.Path(self.place, "own").glob("step-*")}
+        of_before = {"step-5", "step-10"}
+        self.assertEqual(saved, {"step-00000030", "step-00000032", "step-32"} | of_before)
+        # Of a checkpoint of Muster's, another run takes the model alone.
+        model = json.dumps(os.path.join(self.place, "own", "step-00000032"))
+        options = ["--steps", 2, "--set", f"initial_load_path={model}"]
+        ranks = self.run_program(program, 2, *options, run="fine-tuned")
+        self.assertRegex(ranks.said(0), r"loss: +[012]\.")
