@@ -12,6 +12,26 @@ import torch.distributed as dist
 from .tree import add, add_topmost, push
 
 
+class _All:
+    """Several transfers as one."""
+
+    def __init__(self, works: Sequence[Any]):
+        self._works = works
+
+    def wait(self) -> None:
+        for work in self._works:
+            work.wait()
+
+
+def _gather(rows: Any, own: Any, group: Any) -> _All:
+    """Row by row what each rank has. Gloo's all_gather copies all of it once more."""
+    rank = dist.get_rank()
+    rows[rank].copy_(own)
+    others = [(rank + k) % len(rows) for k in range(1, len(rows))]
+    received = [dist.irecv(rows[other], other, group=group) for other in reversed(others)]
+    return _All([*received, *(dist.isend(own, other, group=group) for other in others)])
+
+
 class Bucket:
     def __init__(self, parameters: Sequence[Any], world_size: int):
         self.parameters = parameters
@@ -108,9 +128,12 @@ class Bucket:
         for piece, additions in zip(self._received, joins):
             push(stack, [piece], additions)
         self._sent = None
-        self.work = dist.all_gather_into_tensor(
-            self._flat.view(-1), stack[0][0], group=group, async_op=True
-        )
+        if self._device.type == "cpu":
+            self.work = _gather(self._flat, stack[0][0], group)
+        else:
+            self.work = dist.all_gather_into_tensor(
+                self._flat.view(-1), stack[0][0], group=group, async_op=True
+            )
 
     def finish(self, count: float, used: Iterable[bool]) -> None:
         """Every parameter gets its gradient; None where no rank had one."""

@@ -8,6 +8,7 @@ segment of that, adds the segment of its own, and gathers the segments of all.""
 
 from __future__ import annotations
 
+import ctypes
 import os
 import sys
 from collections.abc import Callable, Iterator, Sequence
@@ -23,6 +24,7 @@ from .run import Run
 from .tree import Tree, push
 
 _RUNNING = "running_mean"  # a buffer of layers that collect statistics of batches
+_M_TRIM_THRESHOLD, _M_MMAP_THRESHOLD = -1, -3  # of malloc.h
 _OF_SLOTS = -2  # beside the ranks, whose generators are seeded before each step
 
 
@@ -37,6 +39,16 @@ def _refuse(module: Any) -> None:
     for path, parameter in module.named_parameters():
         if hasattr(parameter, "full_tensor"):
             raise Usage(f"canonical(): {path} is sharded: give a module of which each rank has all")
+
+
+def _keep_freed_memory() -> None:
+    """glibc gives the memory of a large tensor back when it is freed, and the kernel would zero it
+    again for the gradients of each slot."""
+    mallopt = getattr(ctypes.CDLL(None), "mallopt", None)
+    if mallopt is not None:
+        mallopt(_M_TRIM_THRESHOLD, 2**31 - 1)
+        if mallopt(_M_MMAP_THRESHOLD, 2**30) == 0:
+            mallopt(_M_MMAP_THRESHOLD, 2**25)  # all that glibc before 2.35 takes
 
 
 class Canonical:
@@ -58,6 +70,8 @@ class Canonical:
         # On CPUs the sums of a bucket come back while others are on their way there. All ranks use
         # each group in the same order, but not both.
         self._on_cpus = self._parameters[0].device.type == "cpu"
+        if self._on_cpus:
+            _keep_freed_memory()
         self._back = dist.new_group() if self._group is not None and self._on_cpus else self._group
         if self._group is not None:
             for tensor in [*module.parameters(), *module.buffers()]:
