@@ -29,6 +29,7 @@ dist_package_DATA = \
 	python/muster/stragglers.py \
 	python/muster/streams.py \
 	python/muster/tensors.py \
+	python/muster/torchtitan.py \
 	python/muster/transformers.py \
 	python/muster/tree.py \
 	python/muster/values.py \

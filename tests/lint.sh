@@ -123,6 +123,15 @@ for name in sys.argv[1:]:
 # Of a syntax error it also shows the place.
 python_flakes() { pyflakes3 "${python[@]}" 2>&1 | grep -E '^[^ ]+:[0-9]+:'; }
 
+# Modules that would not be installed.
+python_installed() {
+    local file
+    for file in "${python[@]}"; do
+        [[ $file != python/muster/* ]] || grep -qE "^\s$file( |$)" python/python.mk ||
+            echo "$file: not in python/python.mk"
+    done
+}
+
 # long_lines MAY FILE…: lines that are too long, but for those that begin with MAY.
 long_lines() {
     LC_ALL=C.UTF-8 grep -nHE "^.{$((LONGEST + 1))}" -- "${@:2}" | grep -vE "^[^:]*:[0-9]+:($1)" |
@@ -149,6 +158,7 @@ if [ -z "$tidy" ]; then
     ! tool mandoc mandoc || check pages pages_mandoc
     if tool pyflakes3 pyflakes3; then check python python_flakes; else ! tool python3 python3 ||
         check python python_syntax; fi
+    check python python_installed
     text=("${sources[@]}" "${shell[@]}" "${bats[@]}" "${sbatch[@]}" "${python[@]}" "${make[@]}")
     text+=("${awk[@]}")
     check text long_lines "$LONG_CODE" "${text[@]}"

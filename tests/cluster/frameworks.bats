@@ -64,6 +64,12 @@ preempt() {
     job_wait_attempt "$1" "$3" 120
 }
 
+job_ends_well() {
+    job_wait "$1" 400 COMPLETED FAILED
+    cat "$(job_output "$1")"
+    job_is "$1" COMPLETED
+}
+
 # preempted_twice NAME RANKS PROGRAM OPTION…: leaves what it told in `told`.
 preempted_twice() {
     local name=$1 job attempt
@@ -71,8 +77,7 @@ preempted_twice() {
     for attempt in 1 2; do
         preempt "$job" "$name" $attempt
     done
-    job_wait "$job" 400 COMPLETED
-    cat "$(job_output "$job")"
+    job_ends_well "$job"
     told=$(grep -o 'ends: .*' "$(job_output "$job")" | sort -u)
     # Each stop had the status that brings the job back.
     [ "$(grep -c '"event": *"end".*"status": *75' "$JOBS/$name/attempts.jsonl")" -eq 2 ]
@@ -83,8 +88,7 @@ preempted_twice() {
 # undisturbed RANKS PROGRAM OPTION…: leaves what it told in `expected`.
 undisturbed() {
     local job
-    job=$(submit "$1" "$2" undisturbed "${@:3}") && job_wait "$job" 400 COMPLETED
-    cat "$(job_output "$job")"
+    job=$(submit "$1" "$2" undisturbed "${@:3}") && job_ends_well "$job"
     expected=$(grep -o 'ends: .*' "$(job_output "$job")" | sort -u)
     rm -rf "$JOBS/undisturbed"
     [ -n "$expected" ]
@@ -123,8 +127,7 @@ same() {
     for attempt in 1 2; do
         preempt "$job" dcp $attempt
     done
-    job_wait "$job" 400 COMPLETED
-    cat "$(job_output "$job")"
+    job_ends_well "$job"
     [ "$(grep -c '"event": *"end".*"status": *75' "$JOBS/dcp/attempts.jsonl")" -eq 2 ]
     # All ranks of both later attempts read the state that all of the one before had saved last.
     [ "$(grep -o 'read step .*' "$(job_output "$job")" | sort -u | wc -l)" -eq 2 ]

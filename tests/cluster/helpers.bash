@@ -157,9 +157,11 @@ resume_drained() {
 }
 
 # lost_gpus JOB: whether Slurm gave the job's next attempt no GPUs, which it may do where one of its
-# nodes has just been set DOWN. That attempt's srun has failed then, and with it the job.
+# nodes has just been set DOWN. That attempt's srun has failed then, and with it the job; or it has
+# come to its end without GPUs.
 lost_gpus() {
-    grep -q "_step_get_gres_cnt JobId=$1 node offset invalid" \
+    grep -qE -e "_step_get_gres_cnt JobId=$1 node offset invalid" \
+        -e "gres/gpu: job $1 dealloc of node .* bad node_offset" \
         "$(cluster status log)/slurmctld.log" &&
         slurm_fault "the next attempt of a job whose node had died got no GPUs"
 }
