@@ -24,7 +24,7 @@ libcommon_la_SOURCES = \
 	common/notice.c common/notice.h \
 	common/number.c common/number.h \
 	common/opt.c common/opt.h \
-	common/opt_parse.c \
+	common/opt_config.c common/opt_parse.c \
 	common/pages.c common/pages.h \
 	common/process.c common/process.h \
 	common/progress.c common/progress.h \

@@ -11,8 +11,6 @@
 #include "common/auto.h"
 #include "common/number.h"
 
-#define TEXT_BYTES 4200 /* the longest value to compare or show: a path */
-
 static void *value_of(const struct opt *opt, void *values)
 {
 	return (char *)values + opt->offset;
@@ -182,12 +180,13 @@ char *opt_text(const struct opt *opt, const void *values, char *out, size_t size
 
 static bool counts(const struct opt *opt, enum opt_kind kind, const char *mode)
 {
-	return opt->kind == kind && (!opt->mode || (mode && strcmp(opt->mode, mode) == 0));
+	return opt->kind == kind && !opt->flag_only
+		&& (!opt->mode || (mode && strcmp(opt->mode, mode) == 0));
 }
 
 static json_t *value_json(const struct opt *opt, const void *values)
 {
-	char text[TEXT_BYTES];
+	char text[OPT_TEXT_SIZE];
 	const void *value = value_at(opt, values);
 	switch (opt->type) {
 	case OPT_SWITCH: return json_boolean(*(const bool *)value);
@@ -252,7 +251,7 @@ int opt_compare(const struct opt *table, enum opt_kind kind, const char *mode, c
 		"the version that wrote it, or a newer one",
 		name);
 	for (const struct opt *opt = table; opt->name; opt++) {
-		char recorded[TEXT_BYTES], present[TEXT_BYTES];
+		char recorded[OPT_TEXT_SIZE], present[OPT_TEXT_SIZE];
 		if (!counts(opt, kind, mode))
 			continue;
 		recorded_text(opt, json_object_get(record, opt->name), recorded, sizeof recorded);

@@ -30,6 +30,9 @@ enum opt_type {
 
 #define OPT_AUTO (-1)
 
+#define OPT_TEXT_SIZE 4200 /* the longest value to compare or show: a path */
+#define OPT_LINE_SIZE (2 * OPT_TEXT_SIZE + 80)
+
 struct opt {
 	const char *name; /* without the dashes; NULL ends the table */
 	enum opt_kind kind;
@@ -44,6 +47,7 @@ struct opt {
 	const char *mode;     /* the row counts only in this mode (the word of another option's choice);
 							 NULL: always */
 	const char *help;
+	bool flag_only; /* about the command line itself: in no file, variable or record */
 };
 
 /* Sets every value to its default. The defaults belong to the program, so a malformed one is a
@@ -56,11 +60,37 @@ int opt_defaults(const struct opt *table, void *values, struct err *err);
 int opt_parse(const struct opt *table, const char *doc, int argc, char **argv, void *values,
 	bool *given, struct err *err);
 
+/* The same for values that are set already: keeps those that no option names. */
+int opt_flags(const struct opt *table, const char *doc, int argc, char **argv, void *values,
+	bool *given, struct err *err);
+
+/* Reads values from a file: lines "name = value" and comments, all of which is TOML 1.0
+ * (https://toml.io/en/v1.0.0). lines[row] becomes the number of the line that gives a row's value,
+ * or 0. *texts, malloc'ed, is what text values point into. Status EXIT_USAGE, with file and line,
+ * for all else. */
+int opt_read_file(const struct opt *table, const char *path, void *values, int *lines, char **texts,
+	struct err *err);
+
+/* Reads values from environment variables. given[row] tells which are set. Status EXIT_USAGE also
+ * for a variable with that prefix that belongs to no option. */
+int opt_read_variables(const struct opt *table, const char *prefix, void *values, bool *given,
+	struct err *err);
+
+/* The name of a row's variable: the prefix and the option's name in capitals, "_" for "-". */
+char *opt_variable(const struct opt *opt, const char *prefix, char *out, size_t size);
+
+/* The value as a line of such a file, without a newline; up to OPT_LINE_SIZE bytes. Status
+ * EXIT_USAGE if none can hold it. */
+int opt_line(const struct opt *opt, const void *values, char *out, size_t size, struct err *err);
+
 /* Rows of the table. */
 int opt_count(const struct opt *table);
 
 /* The row of that name, or -1. */
 int opt_find(const struct opt *table, const char *name);
+
+/* The row whose name is near to one that is misspelt, or -1. */
+int opt_near(const struct opt *table, const char *name);
 
 /* The value as written on the command line ("on" or "off" for a switch, "" for no text). Returns
  * `out`. */

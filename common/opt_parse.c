@@ -149,6 +149,15 @@ static int edits(const char *a, const char *b)
 	return row[n];
 }
 
+int opt_near(const struct opt *table, const char *name)
+{
+	int nearest = 0;
+	for (int i = 0; table[i].name; i++)
+		if (edits(name, table[i].name) < edits(name, table[nearest].name))
+			nearest = i;
+	return edits(name, table[nearest].name) <= 3 ? nearest : -1;
+}
+
 /* Explains what getopt refused: an option without its value, an ambiguous or an unknown one. */
 static int refuse(const struct opt *table, const char *word, struct err *err)
 {
@@ -157,12 +166,9 @@ static int refuse(const struct opt *table, const char *word, struct err *err)
 			"unknown option %s: options are long ones, such as --steps (see --help)", word);
 	char name[64];
 	snprintf(name, sizeof name, "%.*s", (int)strcspn(word + 2, "="), word + 2);
-	int row = opt_find(table, name), matches = 0, nearest = 0;
-	for (int i = 0; table[i].name; i++) {
+	int row = opt_find(table, name), near = opt_near(table, name), matches = 0;
+	for (int i = 0; table[i].name; i++)
 		matches += strncmp(table[i].name, name, strlen(name)) == 0;
-		if (edits(name, table[i].name) < edits(name, table[nearest].name))
-			nearest = i;
-	}
 	if (row >= 0 && table[row].type == OPT_SWITCH)
 		return err_fail(err, EXIT_USAGE, "--%s takes no value", name);
 	if (row >= 0 || matches == 1)
@@ -170,19 +176,25 @@ static int refuse(const struct opt *table, const char *word, struct err *err)
 	if (matches > 1)
 		return err_fail(err, EXIT_USAGE, "--%s is the beginning of several options (see --help)",
 			name);
-	if (edits(name, table[nearest].name) <= 3)
+	if (near >= 0)
 		return err_fail(err, EXIT_USAGE, "unknown option --%s: did you mean --%s?", name,
-			table[nearest].name);
+			table[near].name);
 	return err_fail(err, EXIT_USAGE, "unknown option --%s (see --help)", name);
 }
 
 int opt_parse(const struct opt *table, const char *doc, int argc, char **argv, void *values,
 	bool *given, struct err *err)
 {
-	int count = opt_count(table);
-	struct parse parse = { table, count, values, given, err, false, 1 };
 	if (opt_defaults(table, values, err) < 0)
 		return -1;
+	return opt_flags(table, doc, argc, argv, values, given, err);
+}
+
+int opt_flags(const struct opt *table, const char *doc, int argc, char **argv, void *values,
+	bool *given, struct err *err)
+{
+	int count = opt_count(table);
+	struct parse parse = { table, count, values, given, err, false, 1 };
 	memset(given, 0, (size_t)count * sizeof *given);
 	struct argp_option *options = make_options(table, count);
 	if (!options)

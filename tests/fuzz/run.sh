@@ -10,7 +10,7 @@ seconds=${1-20}
 [ $# -eq 0 ] || shift
 [ $# -gt 0 ] || set -- attempts checkpoint ckptd_proto comm_conn rank_links first_end bootstrap \
     hostlist import layout \
-    manifest npy owner part pmi2_wire gemm_plans rank_env safetensors \
+    manifest npy opt_config owner part pmi2_wire gemm_plans rank_env safetensors \
     spank_args step_word flight tokens
 compiler=${FUZZ_CC:-clang}
 work=$(mktemp -d)
@@ -52,6 +52,10 @@ sources() {
             checks/{check*,facts,facts_probe,findings,site,site_mpi}.c slurm/hooks.c \
             common/{alone,clock,descriptors,err,hostlist,ident,listen,number,process}.c \
             common/run_as_user.c -lm
+        ;;
+    opt_config)
+        echo common/{opt,opt_config,opt_parse,io,number,err,clock,log,last_words,descriptors}.c \
+            -ljansson -lm
         ;;
     owner) echo checkpoint/directory/owner.c "${base[@]}" ;;
     import)

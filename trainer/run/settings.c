@@ -5,8 +5,10 @@
 
 #include <argp.h>
 #include <stddef.h>
+#include <stdlib.h>
 #include <string.h>
 
+#include "common/io.h"
 #include "common/log.h"
 #include "common/number.h"
 #include "common/opt.h"
@@ -14,6 +16,7 @@
 #include "order/tree.h"
 #include "trainer/ddp/ddp.h"
 
+#define VARIABLES "MUSTER_TRAIN_" /* and an option's name */
 #define AT(field) offsetof(struct settings, field)
 #define COUNT(name, kind, field, default, from, to, says) \
 	{ \
@@ -202,6 +205,12 @@ static const struct opt table[] = {
 		"steps of --trace; else the first ten of the attempt"),
 	CHOICE("log-level", OPT_OPERATION, log_level, "info", "error|warn|info|debug",
 		"what is logged"),
+	{ "config", OPT_OPERATION, OPT_TEXT, AT(config), .argument = "FILE", .flag_only = true,
+		.help = "read options from lines \"name = value\"; a variable MUSTER_TRAIN_NAME has "
+				"precedence, and the command line over that" },
+	{ "print-config", OPT_OPERATION, OPT_SWITCH, AT(print_config), .flag_only = true,
+		.help = "write a file for --config that repeats this run, with the source of each value, "
+				"and end" },
 	{ 0 }
 };
 
@@ -410,14 +419,93 @@ static int check(struct settings *settings, const bool *given, struct err *err)
 	return 0;
 }
 
-int settings_parse(struct settings *settings, int argc, char **argv, struct err *err)
+/* Where each value comes from: the last of these that has it. */
+struct sources {
+	int lines[ROWS]; /* of the file */
+	bool variables[ROWS], flags[ROWS], given[ROWS];
+};
+
+static bool is_default(const struct opt *opt, const struct settings *settings)
 {
-	bool given[ROWS];
+	char text[OPT_TEXT_SIZE];
+	const char *fallback = opt->fallback ? opt->fallback : opt->type == OPT_SWITCH ? "off" : "";
+	return strcmp(opt_text(opt, settings, text, sizeof text), fallback) == 0;
+}
+
+/* A default that a file of --print-config has counts as not given: some are refused beside others.
+ * The command line is read before the others, for --config, and once more after them. */
+static int read_sources(struct settings *settings, struct sources *from, int argc, char **argv,
+	struct err *err)
+{
+	if (opt_parse(table, doc, argc, argv, settings, from->flags, err) < 0)
+		return -1;
+	const char *file = settings->config;
+	if (opt_defaults(table, settings, err) < 0)
+		return -1;
+	if (file && opt_read_file(table, file, settings, from->lines, &settings->texts, err) < 0)
+		return err_prefix(err, "--config");
+	if (opt_read_variables(table, VARIABLES, settings, from->variables, err) < 0
+		|| opt_flags(table, doc, argc, argv, settings, from->flags, err) < 0)
+		return -1;
+	for (int i = 0; table[i].name; i++)
+		from->given[i] = from->variables[i] || from->flags[i]
+			|| (from->lines[i] && !is_default(&table[i], settings));
+	return 0;
+}
+
+static void print_source(const struct settings *settings, const struct sources *from, int row,
+	FILE *out)
+{
+	char name[80];
+	if (from->flags[row])
+		fputs("the command line", out);
+	else if (from->variables[row])
+		fputs(opt_variable(&table[row], VARIABLES, name, sizeof name), out);
+	else if (from->lines[row])
+		fprintf(out, "line %d of %s", from->lines[row], settings->config);
+	else
+		fputs("default", out);
+}
+
+static int print_config(const struct settings *settings, const struct sources *from, FILE *out,
+	struct err *err)
+{
+	char line[OPT_LINE_SIZE];
+	fputs("# " PACKAGE_STRING ": muster-train --config FILE repeats this run\n", out);
+	for (int i = 0; table[i].name; i++) {
+		const struct opt *opt = &table[i];
+		const bool unset = opt->type == OPT_TEXT && is_default(opt, settings) && !opt->fallback;
+		if (unset || opt->flag_only
+			|| (opt->mode && strcmp(opt->mode, settings_mode(settings)) != 0))
+			continue;
+		if (opt_line(opt, settings, line, sizeof line, err) < 0)
+			return -1;
+		fprintf(out, "%-40s # ", line);
+		print_source(settings, from, i, out);
+		fputc('\n', out);
+	}
+	return io_flush_output(err);
+}
+
+int settings_parse(struct settings *settings, int argc, char **argv, FILE *out, struct err *err)
+{
+	struct sources from = { 0 };
 	argp_program_version = PACKAGE_STRING;
 	memset(settings, 0, sizeof *settings);
-	if (opt_parse(table, doc, argc, argv, settings, given, err) < 0)
+	if (read_sources(settings, &from, argc, argv, err) < 0)
 		return -1;
-	return check(settings, given, err);
+	const struct settings asked = *settings; /* before what follows from it */
+	if (check(settings, from.given, err) < 0)
+		return -1;
+	if (!asked.print_config)
+		return 0;
+	return out && print_config(&asked, &from, out, err) < 0 ? -1 : 1;
+}
+
+void settings_free(struct settings *settings)
+{
+	free(settings->texts);
+	settings->texts = NULL;
 }
 
 struct model_config settings_model(const struct settings *settings, int features)

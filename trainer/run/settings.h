@@ -52,6 +52,9 @@ struct settings {
 	int comm; /* enum ddp_comm */
 	int cuda_graph;
 	int recompute; /* enum model_recompute, gpt2 */
+	const char *config;
+	bool print_config;
+	char *texts; /* the file of --config, which text values may point into */
 	/* ---- derived ---- */
 	int64_t microbatches;            /* in a step, over all ranks */
 	int64_t slot_microbatches;       /* in a slot */
@@ -59,9 +62,13 @@ struct settings {
 	int64_t trace_first, trace_last; /* trace_steps; 0: the attempt's first steps */
 };
 
-/* Parses and checks the command line. -1 with status EXIT_USAGE and a message that names the option
- * and the remedy. --help and --version exit. */
-int settings_parse(struct settings *settings, int argc, char **argv, struct err *err);
+/* Reads and checks the options: the command line before the variables MUSTER_TRAIN_NAME, these
+ * before the file of --config, and that before the defaults. -1 with status EXIT_USAGE and a
+ * message that names the option and the remedy. 1: --print-config was asked for, and is written to
+ * `out` (NULL: nowhere). --help and --version exit. settings_free releases what text values point
+ * into. */
+int settings_parse(struct settings *settings, int argc, char **argv, FILE *out, struct err *err);
+void settings_free(struct settings *settings);
 
 /* The value of --model, which decides which options apply. */
 const char *settings_mode(const struct settings *settings);

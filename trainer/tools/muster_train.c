@@ -47,10 +47,16 @@ static void speak_for_all(bool speaker, bool alone, const struct err *err)
 		;
 }
 
-static int usage_error(const struct err *err)
+/* Whether this process speaks for all before they have met. */
+static bool is_speaker(void)
 {
 	const char *rank = launched_as();
-	speak_for_all(!rank || strcmp(rank, "0") == 0, !rank, err);
+	return !rank || strcmp(rank, "0") == 0;
+}
+
+static int usage_error(const struct err *err)
+{
+	speak_for_all(is_speaker(), !launched_as(), err);
 	return (int)err->status;
 }
 
@@ -178,6 +184,7 @@ static void release(struct run *run, bool orderly)
 	free(run->config_json);
 	free(run->numerics_json);
 	free(run->model_json);
+	settings_free(&run->settings);
 }
 
 /* Logs and records the error, and tells the peers if they can be reached. Ends the process. */
@@ -217,10 +224,13 @@ int main(int argc, char **argv)
 	descriptors_raise();
 	log_keep_last();
 	signal(SIGPIPE, SIG_IGN); /* the training must outlive a reader of our output */
-	if (notice_take(true, &err) < 0 || settings_parse(&run.settings, argc, argv, &err) < 0)
-		return usage_error(&err);
+	int rc = notice_take(true, &err);
+	if (rc == 0)
+		rc = settings_parse(&run.settings, argc, argv, is_speaker() ? stdout : NULL, &err);
+	if (rc != 0)
+		return rc < 0 ? usage_error(&err) : EXIT_OK;
 	log_set_level((enum log_level)run.settings.log_level);
-	int rc = ops_cpu_pin_isa(isas[run.settings.cpu_isa], &err);
+	rc = ops_cpu_pin_isa(isas[run.settings.cpu_isa], &err);
 	if (rc == 0)
 		rc = prepare(&run, &err);
 	if (rc < 0)

@@ -22,7 +22,7 @@ static int parse(struct settings *settings, const char *line, struct err *err)
 	snprintf(words, sizeof words, "%s", line);
 	for (char *word = strtok_r(words, " ", &save); word; word = strtok_r(NULL, " ", &save))
 		argv[argc++] = word;
-	return settings_parse(settings, argc, argv, err);
+	return settings_parse(settings, argc, argv, NULL, err);
 }
 
 static void slots_are_the_largest_power_of_two(void **state)
