@@ -60,12 +60,13 @@ import random, subprocess, sys, tomllib
 
 random.seed(int.from_bytes(random.randbytes(4)))
 pieces = ['seed', 'steps', 'clip', 'data', 'order', 'shard-size', 'share-gpu', 'clip-', 'ddp.x',
-          ' = ', '=', ' ', '\t', '\n', '\r\n', '#', ' # why', '"', "'", '"x.u16"', "'x.u16'", '"file"',
-          '"2GiB"', 'true', 'false', '5', '+5', '-5', '05', '1_000', '1__0', '0x10', '0.5', '.5', '5.',
-          '1e2', '1E-2', '1e', '5.0e+1', 'inf', 'nan', '[seed]', '\\', '\\n', '\\"', '\\u0041',
-          '\u00e9', '\x00', '\x7f', '"""', '[1]', '{}', '1979-05-27', ',']
-lines = ['seed = 5', 'steps = 1_000', 'clip = 0.5', 'clip = 1e2', "data = 'a#b'", 'data = "a\\\\b" # c',
-         'order = "file"', 'shard-size = "2GiB"', 'share-gpu = true', '# only a comment', '']
+          ' = ', '=', ' ', '\t', '\n', '\r\n', '#', ' # why', '"', "'", '"x.u16"', "'x.u16'",
+          '"file"', '"2GiB"', 'true', 'false', '5', '+5', '-5', '05', '1_000', '1__0', '0x10',
+          '0.5', '.5', '5.', '1e2', '1E-2', '1e', '5.0e+1', 'inf', 'nan', '[seed]', '\\', '\\n',
+          '\\"', '\\u0041', '\u00e9', '\x00', '\x7f', '"""', '[1]', '{}', '1979-05-27', ',']
+lines = ['seed = 5', 'steps = 1_000', 'clip = 0.5', 'clip = 1e2', "data = 'a#b'",
+         'data = "a\\\\b" # c', 'order = "file"', 'shard-size = "2GiB"', 'share-gpu = true',
+         '# only a comment', '']
 accepted = refused = 0
 for _ in range(600):
     chosen = random.sample(lines, random.randint(0, 4))

@@ -154,12 +154,14 @@ static void damage_in_the_middle_is_named(void **state)
 	remove_folder(dir, 1);
 }
 
-/* As a program in Python writes them: a step without a norm, a line without a loss. */
+/* As a program in Python writes them: a step without a norm, a line without a loss. And as a later
+ * version may: a line that is about no step. */
 static void what_a_program_logs_beside_the_loss_is_passed_over(void **state)
 {
 	static const char lines[] =
 		"{\"step\": 1, \"loss\": 0.1, \"loss_bits\": \"3dcccccd\", \"accuracy\": 0.5}\n"
 		"{\"step\": 1, \"learning_rate\": 0.001}\n"
+		"{\"hardware\": {\"processors\": 2}}\n"
 		"{\"step\": 2, \"loss_bits\": \"3f800000\", \"norm_bits\": \"40000000\"}\n"
 		"{\"step\": 2, \"validation_loss\": 2, \"validation_loss_bits\": \"40000000\"}\n";
 	int dir = make_folder();
