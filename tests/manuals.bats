@@ -102,7 +102,8 @@ faults() {
         program=${page##*/} && program=${program%.*}
         command -v "$program" >/dev/null || continue
         help=$("$program" --help 2>&1) || :
-        [[ $help != *" COMMAND "* ]] ||
+        # Those of muster have manuals of their own.
+        [[ $program = muster || $help != *" COMMAND "* ]] ||
             for command in $(sed -n 's/^  \([a-z][a-z]*\) .*/\1/p' <<<"$help"); do
             help+=$("$program" "$command" --help 2>&1) || :
         done

@@ -1,0 +1,14 @@
+# front/: muster, one door to the programs, and completion for bash.
+dist_bin_SCRIPTS = front/muster
+EXTRA_DIST += front/completion.bash
+completions = $(DESTDIR)$(datadir)/bash-completion/completions
+completed = muster muster-ckpt muster-curve muster-doctor muster-rdzv muster-tokens muster-train \
+	muster-where
+# bash looks for a file by the command's name.
+install-data-hook:
+	$(MKDIR_P) $(completions)
+	for name in $(completed); do \
+		$(INSTALL_DATA) $(srcdir)/front/completion.bash $(completions)/$$name || exit; done
+uninstall-hook:
+	for name in $(completed); do rm -f $(completions)/$$name; done
+# End of front.mk

@@ -1,0 +1,64 @@
+#!/usr/bin/env bats
+# SPDX-License-Identifier: Apache-2.0
+# muster, and completion for bash, as they are installed.
+
+load lib/places
+bats_require_minimum_version 1.5.0
+
+setup() {
+    [ -n "${MUSTER_PREFIX-}" ] || skip "needs the folder that Muster is installed in"
+    PATH=$MUSTER_PREFIX/bin:$PATH
+    # shellcheck disable=SC1091
+    . "$MUSTER_PREFIX/share/bash-completion/completions/muster"
+}
+
+@test "alone it lists the commands that are installed, and each has a manual" {
+    run -0 muster
+    echo "$output"
+    [ "$output" = "$(muster --help)" ]
+    mapfile -t listed < <(_muster_commands muster)
+    [ ${#listed[@]} -ge 6 ]
+    for name in "${listed[@]}"; do
+        [ -x "$MUSTER_PREFIX/bin/muster-$name" ]
+        [ -e "$MUSTER_PREFIX/share/man/man1/muster-$name.1" ]
+    done
+    # What it does not list is a service or a helper.
+    [ "$(cd "$MUSTER_PREFIX/bin" && ls -d muster-* | wc -l)" -le $((${#listed[@]} + 1)) ]
+    [ "$(muster --version)" = "$(muster-ckpt --version)" ]
+}
+
+@test "a command is its program: arguments, output and status" {
+    [ "$(muster ckpt ls --help)" = "$(muster-ckpt ls --help)" ]
+    run -65 muster curve "/no such/folder"
+    echo "$output"
+    [[ $output = *"/no such/folder"* ]]
+    # Also by a link, from anywhere.
+    ln -s "$MUSTER_PREFIX/bin/muster" "$BATS_TEST_TMPDIR/m"
+    cd / && run -0 "$BATS_TEST_TMPDIR/m" where --version
+    run -2 muster trian
+    [ "$output" = "muster: error: there is no command trian: muster alone lists them" ]
+    run -2 muster ../bin/muster-ckpt
+    run -2 muster --trian
+}
+
+# completes WORDS… : what is offered for the last of them.
+completes() {
+    local COMP_WORDS=("$@") COMP_CWORD=$(($# - 1)) COMPREPLY=()
+    _muster "$1" "${@:$#}" "${COMP_WORDS[COMP_CWORD - 1]}"
+    printf '%s\n' "${COMPREPLY[@]}" | xargs
+}
+
+@test "completion offers commands, options, and the words that an option takes" {
+    command -v muster-train || skip "this build has no trainer"
+    [ "$(completes muster t)" = "tokens train" ]
+    [ "$(completes muster train --lay)" = --layers ]
+    [ "$(completes muster-train --print)" = --print-config ]
+    [ "$(completes muster-train --model '')" = "gpt2 mlp" ]
+    [ "$(completes muster-train --model = g)" = gpt2 ]
+    [ "$(completes muster-train --model =)" = "gpt2 mlp" ]
+    [ "$(completes muster-ckpt ver)" = verify ]
+    [ "$(completes muster ckpt ver)" = verify ]
+    [[ " $(completes muster ckpt verify --) " = *" --deep "* ]]
+    cd "$BATS_TEST_TMPDIR" && touch "train 1.bin" other
+    [ "$(completes muster-train --data tr)" = "train 1.bin" ]
+}
