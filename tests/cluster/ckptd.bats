@@ -297,7 +297,7 @@ taken_when_durable() {
 # bats test_tags=long
 @test "proctrack/cgroup: a service is in no step's group" {
     mkdir "$BATS_FILE_TMPDIR/training"
-    (cd "$JOBS" && cp -a train.bin train.sh pausing reference "$BATS_FILE_TMPDIR/training")
+    (cd "$JOBS" && cp -a train.bin train.sh pausing held reference "$BATS_FILE_TMPDIR/training")
     MUSTER_CLUSTER_PROCTRACK=cgroup cluster up 4 --plugin "$PLUGIN" "$DRAIN" || why=$output
     [ -z "${why-}" ] || cluster up 4 --plugin "$PLUGIN" "$DRAIN"
     cp -a "$BATS_FILE_TMPDIR"/training/* "$JOBS"

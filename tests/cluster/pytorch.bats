@@ -165,13 +165,13 @@ undisturbed() {
     cat >"$JOBS/killed.sh" <<'END'
 #!/bin/bash
 for ((n = 0; n < 50; n++)); do
-    srun --kill-on-bad-exit=0 /usr/bin/python3 program.py --run killed --samples 4000 --batch 10 \
-        --workers 1 --every 1000 --die-after $((1 + n % 3))
+    timeout -k 10 $HANG srun --kill-on-bad-exit=0 /usr/bin/python3 program.py --run killed \
+        --samples 4000 --batch 10 --workers 1 --every 1000 --die-after $((1 + n % 3))
 done
 exit 0
 END
     chmod a+rx "$JOBS/killed.sh"
-    run cluster run timeout -k 10 $((10 * HANG)) salloc --muster -N1 -n2 ./killed.sh
+    run cluster run salloc --muster -N1 -n2 ./killed.sh
     echo "$output"
     [ "$status" -eq 0 ]
     expected=0
