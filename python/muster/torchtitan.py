@@ -12,6 +12,7 @@ from torchtitan.components import checkpointer
 from torchtitan.components.checkpointer.base import MODEL
 
 from .dcp import Reader, Writer, is_checkpoint
+from .errors import Usage
 
 
 class CheckpointManager(checkpointer.CheckpointManager):  # type: ignore[misc]
@@ -98,10 +99,15 @@ class CheckpointManager(checkpointer.CheckpointManager):  # type: ignore[misc]
             return
         directory, name = os.path.split(os.path.normpath(checkpoint_id))
         step, writer = int(name[len("step-") :]), self._writer
-        if writer is None or step != writer.step or not os.path.samefile(directory, self.folder):
+        if writer is None or not os.path.samefile(directory, self.folder):
             reader = Reader(directory, step)
-        else:
+        elif step == writer.step:
             reader = Reader(writer)
+        else:
+            raise Usage(
+                f"torchtitan: load_step={step}: {self.folder} has step {writer.step}, and what "
+                "comes before is not saved again: give initial_load_path and another folder"
+            )
         dcp.load(state_dict, storage_reader=reader)
         reader.close()
         if MODEL in self.states:

@@ -59,6 +59,8 @@ class Frameworks(Case):
         saved = {path.name for path in pathlib.Path(self.place, "own").glob("step-*")}
         of_before = {"step-5", "step-10"}
         self.assertEqual(saved, {"step-00000030", "step-00000032", "step-32"} | of_before)
+        ranks = self.run_program(program, 2, "--set", "load_step=30", run="own", status=2)
+        self.assertIn("has step 32, and what comes before is not saved again", ranks.said(0))
         # Of a checkpoint of Muster's, another run takes the model alone.
         model = json.dumps(os.path.join(self.place, "own", "step-00000032"))
         options = ["--steps", 2, "--set", f"initial_load_path={model}"]
