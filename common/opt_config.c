@@ -11,7 +11,6 @@
 #include <string.h>
 #include <unistd.h>
 
-#include "common/auto.h"
 #include "common/io.h"
 
 #define FILE_LIMIT ((size_t)1 << 20)
@@ -278,9 +277,8 @@ int opt_line(const struct opt *opt, const void *values, char *out, size_t size, 
 		snprintf(out + n, size - (size_t)n, "%s", text);
 	else if (quote_text(text, out + n, size - (size_t)n) < 0)
 		return err_fail(err, EXIT_USAGE,
-			"--%s has a value that no configuration file can hold: give one that is UTF-8 and has "
-			"no "
-			"control characters",
+			"--%s has a value that no configuration file can hold: give one that is UTF-8 and "
+			"has no control characters",
 			opt->name);
 	return 0;
 }

@@ -32,7 +32,7 @@ _muster() {
     fi
     # In "--model=gp" bash takes "=" for a word of its own.
     option=$3
-    [ "$word" != = ] || { option=$3 && word=; }
+    [ "$word" != = ] || word=
     [ "$option" != = ] || option=${COMP_WORDS[COMP_CWORD - 2]}
     options=$(_muster_options "${program[@]}")
     if [[ $word = -* ]]; then

@@ -95,9 +95,7 @@ class _Attempt:
         self.world.say(f"resumed at step {self.step} of {self.directory}")
 
     def stop(self, step: int) -> None:
-        who = self._noticed
-        why = f"{process.notice() or 'a notice'} on rank {who} ({self.world.node(who)})"
-        self.world.say(f"stops after step {step}: {why}")
+        self.world.say_stop(step, self._noticed)
         self.end(errors.REQUEUE)
         raise Stop(errors.REQUEUE)
 

@@ -50,6 +50,11 @@ class World:
         if self.rank == 0:
             print(f"muster: {text}", file=sys.stderr, flush=True)
 
+    def say_stop(self, step: int, who: int) -> None:
+        """Why all ranks stop after that step: the notice that rank `who` has got."""
+        why = notice() or "a notice"
+        self.say(f"stops after step {step}: {why} on rank {who} ({self.node(who)})")
+
     def word(self, flags: int, timeout: float) -> tuple[int, int]:
         """The flags of all ranks after the step before, and the lowest rank that had set any."""
         heard, rank = ctypes.c_uint64(), ctypes.c_int()

@@ -438,10 +438,7 @@ class Run:
         return self.world.word(own, self._watch.word_timeout())
 
     def _stop(self, who: int) -> None:
-        why = process.notice() or "a notice"
-        self.world.say(
-            f"stops after step {self.step}: {why} on rank {who} ({self.world.node(who)})"
-        )
+        self.world.say_stop(self.step, who)
         self.drain()
         self.ended = True
         ending.end(self, errors.REQUEUE)

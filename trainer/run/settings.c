@@ -425,11 +425,11 @@ struct sources {
 	bool variables[ROWS], flags[ROWS], given[ROWS];
 };
 
-static bool is_default(const struct opt *opt, const struct settings *settings)
+static bool is_equal(const struct opt *opt, const struct settings *a, const struct settings *b)
 {
-	char text[OPT_TEXT_SIZE];
-	const char *fallback = opt->fallback ? opt->fallback : opt->type == OPT_SWITCH ? "off" : "";
-	return strcmp(opt_text(opt, settings, text, sizeof text), fallback) == 0;
+	char first[OPT_TEXT_SIZE], second[OPT_TEXT_SIZE];
+	return strcmp(opt_text(opt, a, first, sizeof first), opt_text(opt, b, second, sizeof second))
+		== 0;
 }
 
 /* A default that a file of --print-config has counts as not given: some are refused beside others.
@@ -440,7 +440,8 @@ static int read_sources(struct settings *settings, struct sources *from, int arg
 	if (opt_parse(table, doc, argc, argv, settings, from->flags, err) < 0)
 		return -1;
 	const char *file = settings->config;
-	if (opt_defaults(table, settings, err) < 0)
+	struct settings defaults = { 0 };
+	if (opt_defaults(table, &defaults, err) < 0 || opt_defaults(table, settings, err) < 0)
 		return -1;
 	if (file && opt_read_file(table, file, settings, from->lines, &settings->texts, err) < 0)
 		return err_prefix(err, "--config");
@@ -449,7 +450,7 @@ static int read_sources(struct settings *settings, struct sources *from, int arg
 		return -1;
 	for (int i = 0; table[i].name; i++)
 		from->given[i] = from->variables[i] || from->flags[i]
-			|| (from->lines[i] && !is_default(&table[i], settings));
+			|| (from->lines[i] && !is_equal(&table[i], settings, &defaults));
 	return 0;
 }
 
@@ -474,8 +475,9 @@ static int print_config(const struct settings *settings, const struct sources *f
 	fputs("# " PACKAGE_STRING ": muster-train --config FILE repeats this run\n", out);
 	for (int i = 0; table[i].name; i++) {
 		const struct opt *opt = &table[i];
-		const bool unset = opt->type == OPT_TEXT && is_default(opt, settings) && !opt->fallback;
-		if (unset || opt->flag_only
+		char text[OPT_TEXT_SIZE];
+		const bool is_unset = !*opt_text(opt, settings, text, sizeof text);
+		if (is_unset || opt->flag_only
 			|| (opt->mode && strcmp(opt->mode, settings_mode(settings)) != 0))
 			continue;
 		if (opt_line(opt, settings, line, sizeof line, err) < 0)
