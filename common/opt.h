@@ -66,8 +66,8 @@ int opt_flags(const struct opt *table, const char *doc, int argc, char **argv, v
 
 /* Reads values from a file: lines "name = value" and comments, all of which is TOML 1.0
  * (https://toml.io/en/v1.0.0). lines[row] becomes the number of the line that gives a row's value,
- * or 0. *texts, malloc'ed, is what text values point into. Status EXIT_USAGE, with file and line,
- * for all else. */
+ * or 0. *texts, malloc'ed, is what text values point into. On failure it is NULL; the status is
+ * EXIT_USAGE, with file and line. */
 int opt_read_file(const struct opt *table, const char *path, void *values, int *lines, char **texts,
 	struct err *err);
 

@@ -11,6 +11,7 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "common/auto.h"
 #include "common/io.h"
 
 #define FILE_LIMIT ((size_t)1 << 20)
@@ -217,14 +218,15 @@ int opt_read_file(const struct opt *table, const char *path, void *values, int *
 	struct err *err)
 {
 	struct reader reader = { table, path, values, lines, 1, err };
+	AUTO_FREE char *bytes = NULL;
 	size_t size;
 	memset(lines, 0, (size_t)opt_count(table) * sizeof *lines);
 	*texts = NULL;
-	if (io_read_file(AT_FDCWD, path, FILE_LIMIT, texts, &size, err) < 0) {
+	if (io_read_file(AT_FDCWD, path, FILE_LIMIT, &bytes, &size, err) < 0) {
 		err->status = EXIT_USAGE;
 		return -1;
 	}
-	for (char *line = *texts, *end = line + size; line < end; reader.line++) {
+	for (char *line = bytes, *end = line + size; line < end; reader.line++) {
 		char *newline = memchr(line, '\n', (size_t)(end - line));
 		char *next = newline ? newline + 1 : end;
 		if (newline)
@@ -234,6 +236,7 @@ int opt_read_file(const struct opt *table, const char *path, void *values, int *
 			return -1;
 		line = next;
 	}
+	*texts = AUTO_TAKE(bytes);
 	return 0;
 }
 

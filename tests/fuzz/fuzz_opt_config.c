@@ -72,7 +72,7 @@ int LLVMFuzzerTestOneInput(const unsigned char *bytes, size_t size)
 	int lines[ROWS];
 	char *texts;
 	if (read_bytes(&values, bytes, size, lines, &texts, &err) < 0) {
-		if (err.status != EXIT_USAGE || !*err.text || strchr(err.text, '\n'))
+		if (texts || err.status != EXIT_USAGE || !*err.text || strchr(err.text, '\n'))
 			abort();
 	} else {
 		for (int i = 0; table[i].name; i++)

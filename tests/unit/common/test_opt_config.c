@@ -55,6 +55,7 @@ static int read_bytes(struct values *values, const void *bytes, size_t size, str
 	texts = NULL;
 	assert_int_equal(opt_defaults(table, values, err), 0);
 	int rc = opt_read_file(table, path, values, lines, &texts, err);
+	assert_int_equal(!texts, rc < 0);
 	close(fd);
 	return rc;
 }
@@ -161,6 +162,7 @@ static void all_else_is_refused_by_line(void **state)
 	assert_int_equal(read_bytes(&v, "layers = 5\0", 12, &err), -1);
 	assert_non_null(strstr(err.text, "control character (0x00)"));
 	assert_int_equal(opt_read_file(table, "/nonexistent/file", &v, lines, &texts, &err), -1);
+	assert_null(texts);
 	assert_int_equal(err.status, EXIT_USAGE);
 }
 
