@@ -17,7 +17,11 @@ from setuptools.command.sdist import sdist
 
 TOP = pathlib.Path(__file__).resolve().parent
 VERSION = re.search(r"AC_INIT\(\[muster\], \[(.*?)\]\)", (TOP / "configure.ac").read_text())[1]
-PROGRAMS = ("muster-ckptd", "muster-ckpt", "muster-curve", "muster-rdzv", "muster-where")
+PROGRAMS = ["muster-ckptd", "muster-ckpt", "muster-curve", "muster-rdzv", "muster-where"]
+# muster-report has the charts of dygraphs in it: a release's own, or Debian's libjs-dygraphs.
+CHARTS = (TOP / "runs/page/dygraphs", pathlib.Path("/usr/share/javascript/dygraphs"))
+if any((folder / "dygraph.min.js").exists() for folder in CHARTS):
+    PROGRAMS.append("muster-report")
 HELPERS = ("muster-requeue",)
 # The plugin, the trainer and the GPUs are an installation's.
 CONFIGURE = ("--without-slurm", "--without-cuda", "--without-dnnl", "CFLAGS=-O2 -g1")

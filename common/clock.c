@@ -1,10 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* CLOCK_MONOTONIC for durations and deadlines, CLOCK_REALTIME only for records that people read. */
+#include "config.h"
+
 #include "common/clock.h"
 
 #include <errno.h>
 #include <math.h>
 #include <stdio.h>
+#include <stdlib.h>
 
 static double seconds_of(clockid_t id)
 {
@@ -85,4 +88,13 @@ char *clock_iso8601(double wall, char *out, size_t size)
 	strftime(date, sizeof date, "%Y-%m-%dT%H:%M:%S", &tm);
 	snprintf(out, size, "%s.%03dZ", date, (int)((wall - (double)whole) * 1000));
 	return out;
+}
+
+double clock_from_iso8601(const char *text)
+{
+	struct tm tm = { 0 };
+	const char *rest = text ? strptime(text, "%Y-%m-%dT%H:%M:%S", &tm) : NULL;
+	if (!rest)
+		return 0;
+	return (double)timegm(&tm) + (*rest == '.' ? strtod(rest, NULL) : 0);
 }

@@ -40,4 +40,7 @@ double clock_wall(void);
  * 1970 to 9999, which a file from elsewhere may hold, becomes the nearest one inside. */
 char *clock_iso8601(double wall, char *out, size_t size);
 
+/* The seconds since the epoch of such a text; 0 for anything else, and for NULL. */
+double clock_from_iso8601(const char *text);
+
 #endif

@@ -1,6 +1,7 @@
 # doc/
 dist_man1_MANS += doc/muster.1
-dist_man1_MANS += doc/muster-ckpt.1 doc/muster-curve.1 doc/muster-tokens.1 doc/muster-train.1 \
+dist_man1_MANS += doc/muster-ckpt.1 doc/muster-curve.1 doc/muster-report.1 \
+	doc/muster-tokens.1 doc/muster-train.1 \
 	doc/muster-where.1
 EXTRA_DIST += doc/exit-status.md doc/slurm-releases.md doc/checkpoint-format.md \
 	doc/ckptd-protocol.md doc/first-failure.md doc/presence.md doc/bootstrap.md doc/rank-links.md \

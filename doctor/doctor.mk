@@ -12,7 +12,7 @@ libdoctor_la_SOURCES = $(launch_checks) checks/site.c checks/site.h \
 	doctor/site_saves.c
 # Separate objects, since tests compile some of these files themselves.
 libdoctor_la_CPPFLAGS = $(AM_CPPFLAGS)
-libdoctor_la_LIBADD = liblaunch.la libcommon.la
+libdoctor_la_LIBADD = libruns.la liblaunch.la libcommon.la
 bin_PROGRAMS += muster-doctor
 muster_doctor_SOURCES = doctor/muster_doctor.c
 muster_doctor_LDADD = libdoctor.la liblaunch.la libcommon.la

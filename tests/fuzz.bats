@@ -36,6 +36,8 @@ fuzz() {
 
 @test "the plugin's arguments and options stand any words" { fuzz spank_args; }
 
+@test "the metrics of a run stand any bytes" { fuzz run_table; }
+
 @test "configuration files stand any bytes" { fuzz opt_config; }
 
 @test "the reader of owner.json stands any bytes" { fuzz owner; }

@@ -58,6 +58,10 @@ pasted() { sed -n 's/^    //p' "$MUSTER_TOP/README.md" | sed -e ':a' -e '/\\$/N;
     eval "${train/--steps 200/--steps 4 --ckpt-every 2}"
     [ "$(eval "$curve" | wc -l)" -eq 4 ]
     [ -e run1/attempts.jsonl ]
+    if command -v muster-report; then
+        eval "$(pasted | grep '^muster-report ')"
+        [ -e report.html ]
+    fi
     # The lines about checkpoints, with the steps that there are.
     lines=$(pasted | grep '^muster-ckpt ' |
         sed 's/step-00000100/step-00000002/; s/step-00000200/step-00000004/; s/ 100$/ 2/')

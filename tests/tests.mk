@@ -38,6 +38,7 @@ include tests/unit/launch/launch.mk
 include tests/unit/lib/lib.mk
 include tests/unit/order/order.mk
 include tests/unit/plugin/plugin.mk
+include tests/unit/runs/runs.mk
 include tests/unit/shim/shim.mk
 include tests/unit/slurm/slurm.mk
 include tests/unit/telemetry/telemetry.mk
@@ -51,7 +52,6 @@ include tests/unit/trainer/model/model.mk
 include tests/unit/trainer/ops/ops.mk
 include tests/unit/trainer/run/run.mk
 include tests/unit/trainer/state/state.mk
-include tests/unit/trainer/tools/tools.mk
 
 if HAVE_CMOCKA
 check_PROGRAMS += $(unit_tests)
@@ -182,7 +182,7 @@ EXTRA_DIST += tests/ckpt_hf.bats tests/ckpt_hf.py
 EXTRA_DIST += tests/readme.bats tests/gpt2_torch.bats tests/torch_reference.py \
 	tests/batchnorm.bats tests/zero.bats
 
-EXTRA_DIST += tests/config.bats tests/front.bats
+EXTRA_DIST += tests/config.bats tests/front.bats tests/report.bats
 EXTRA_DIST += tests/trace.bats tests/tools/check_trace.py tests/tools/flip_bits.py \
 	tests/watchdog.bats
 EXTRA_DIST += tests/train.bats tests/elastic.bats tests/mpirun.bats tests/saving.bats \
@@ -229,7 +229,7 @@ EXTRA_DIST += tests/sanitize.bats tests/sanitize_threads.bats tests/hardening.ba
 	tests/fuzz.bats tests/fuzz/run.sh tests/fuzz/fuzz_input.h tests/fuzz/fuzz_npy.c \
 	tests/fuzz/fuzz_tokens.c tests/fuzz/fuzz_attempts.c tests/fuzz/fuzz_checkpoint.c \
 	tests/fuzz/fuzz_ckptd_proto.c tests/fuzz/fuzz_comm_conn.c tests/fuzz/fuzz_rank_links.c \
-	tests/fuzz/fuzz_step_word.c tests/fuzz/fuzz_opt_config.c \
+	tests/fuzz/fuzz_step_word.c tests/fuzz/fuzz_opt_config.c tests/fuzz/fuzz_run_table.c \
 	tests/fuzz/fuzz_first_end.c tests/fuzz/fuzz_import.c tests/fuzz/fuzz_bootstrap.c \
 	tests/fuzz/fuzz_hostlist.c tests/fuzz/fuzz_layout.c tests/fuzz/fuzz_rank_env.c \
 	tests/fuzz/fuzz_spank_args.c tests/fuzz/fuzz_owner.c tests/fuzz/fuzz_part.c \

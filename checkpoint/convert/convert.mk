@@ -5,5 +5,5 @@ libckptcmd_la_SOURCES = \
 	checkpoint/convert/hf_model.c \
 	checkpoint/convert/llmc_model.c \
 	checkpoint/convert/model_source.c checkpoint/convert/model_source.h
-libckptcmd_la_LIBADD = libcheckpoint.la
+libckptcmd_la_LIBADD = libruns.la libcheckpoint.la
 # End of convert.mk

@@ -3,7 +3,6 @@ libcheckpoint_la_SOURCES += \
 	checkpoint/directory/attempts.c checkpoint/directory/attempts.h \
 	checkpoint/directory/save_schedule.c checkpoint/directory/save_schedule.h \
 	checkpoint/directory/ckpt_dir.c checkpoint/directory/ckpt_dir.h \
-	checkpoint/directory/history.c checkpoint/directory/history.h \
 	checkpoint/directory/owner.c checkpoint/directory/owner.h \
 	checkpoint/directory/pin.c checkpoint/directory/pin.h \
 	checkpoint/directory/removable.c checkpoint/directory/removable.h \

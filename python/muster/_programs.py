@@ -14,4 +14,6 @@ def run() -> NoReturn:
     name = os.path.basename(sys.argv[0])
     native = pathlib.Path(__file__).resolve().parent / "native"
     folder = "libexec" if (native / "libexec" / name).exists() else "bin"
+    if not (native / folder / name).exists():
+        sys.exit(f"{name}: this wheel was built without it: libjs-dygraphs was missing")
     os.execv(native / folder / name, [name, *sys.argv[1:]])

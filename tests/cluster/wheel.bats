@@ -60,7 +60,8 @@ python() {
     echo "$output"
     [ "$status" -eq 0 ]
     [[ ${lines[0]} = "libmuster: "*"$JOBS/venv/"*"/muster/native/lib/libmuster.so.0)" ]]
-    for program in muster-ckpt muster-curve muster-rdzv muster-requeue muster-where; do
+    for program in muster-ckpt muster-curve muster-rdzv muster-report muster-requeue \
+        muster-where; do
         run cluster run "$JOBS/venv/bin/$program" --help
         [ "$status" -eq 0 ]
         [[ $output = *"$program "* ]]

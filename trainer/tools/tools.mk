@@ -1,8 +1,5 @@
-# trainer/tools/: muster-train, muster-tokens and muster-curve.
-libtrainer_a_SOURCES += \
-	trainer/tools/curve.c trainer/tools/curve.h \
-	trainer/tools/scaling.c trainer/tools/scaling.h
-bin_PROGRAMS += muster-train muster-tokens muster-curve
+# trainer/tools/: muster-train and muster-tokens.
+bin_PROGRAMS += muster-train muster-tokens
 muster_train_SOURCES = trainer/tools/muster_train.c
 muster_train_LDADD = $(trainer_LIBS) libckptd.la libcheckpoint.la liblaunch.la libcommon.la
 if HAVE_CUBLAS
@@ -13,6 +10,4 @@ endif
 endif
 muster_tokens_SOURCES = trainer/tools/muster_tokens.c
 muster_tokens_LDADD = libtrainer.a libcommon.la
-muster_curve_SOURCES = trainer/tools/muster_curve.c
-muster_curve_LDADD = $(trainer_LIBS)
 # End of tools.mk

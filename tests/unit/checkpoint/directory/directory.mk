@@ -22,8 +22,5 @@ tests_unit_test_retention_LDADD = libcheckpoint.la $(CMOCKA_LIBS)
 tests_unit_test_owner_SOURCES = tests/unit/checkpoint/directory/test_owner.c \
 	tests/tools/ckpt_sample.c tests/tools/ckpt_sample.h
 tests_unit_test_owner_LDADD = libcheckpoint.la $(CMOCKA_LIBS)
-unit_tests += tests/unit/test_history
-tests_unit_test_history_SOURCES = tests/unit/checkpoint/directory/test_history.c
-tests_unit_test_history_LDADD = libckptcmd.la $(CMOCKA_LIBS)
 endif
 # End of directory.mk

@@ -15,9 +15,9 @@
 #include <cmocka.h>
 
 #include "common/io.h"
+#include "runs/curve.h"
 #include "tests/unit/files.h"
 #include "trainer/run/metrics.h"
-#include "trainer/tools/curve.h"
 
 static int make_folder(void)
 {
@@ -79,16 +79,16 @@ static void attempt(int dirfd, int number, uint64_t first, uint64_t last)
 
 static char *curve_text(int dirfd)
 {
-	struct curve curve;
+	struct run_table curve;
 	struct err err;
 	char *text;
-	size_t size;
-	if (curve_read(dirfd, &curve, &err) < 0)
+	size_t size, attempts;
+	if (curve_read(dirfd, &curve, &attempts, &err) < 0)
 		fail_msg("%s", err.text);
 	FILE *out = open_memstream(&text, &size);
 	curve_print(&curve, out);
 	fclose(out);
-	curve_clear(&curve);
+	run_table_clear(&curve);
 	return text;
 }
 
@@ -143,12 +143,13 @@ static void values_keep_their_bits(void **state)
 static void damage_in_the_middle_is_named(void **state)
 {
 	int dir = make_folder();
-	struct curve curve;
+	struct run_table curve;
+	size_t attempts;
 	struct err err;
 	attempt(dir, 0, 1, 2);
 	tear(dir, 0, "rubbish\n", 8);
 	attempt(dir, 0, 3, 4);
-	assert_int_equal(curve_read(dir, &curve, &err), -1);
+	assert_int_equal(curve_read(dir, &curve, &attempts, &err), -1);
 	assert_int_equal(err.status, EXIT_DATA);
 	assert_non_null(strstr(err.text, "line 3 of metrics-0.jsonl"));
 	remove_folder(dir, 1);

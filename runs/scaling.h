@@ -5,6 +5,7 @@
 #define MUSTER_SCALING_H
 
 #include <jansson.h>
+#include <stddef.h>
 #include <stdio.h>
 
 #include "common/err.h"
@@ -29,8 +30,11 @@ double scaling_efficiency(const struct scaling_run *runs, size_t i);
 
 /* Prints a heading, and a line for each run. */
 void scaling_print(const struct scaling_run *runs, size_t count, FILE *out);
-/* Draws the speedup over the number of ranks, beside a perfect one, as an SVG image. */
-void scaling_plot(const struct scaling_run *runs, size_t count, FILE *out);
+/* Draws the speedup over the number of ranks, beside a perfect one, as an SVG image in the file
+ * `path`. */
+int scaling_plot(const struct scaling_run *runs, size_t count, const char *path, struct err *err);
+/* The script of gnuplot's for that, with the numbers. */
+void scaling_script(const struct scaling_run *runs, size_t count, FILE *out);
 /* Prints a bar for each run's efficiency. */
 void scaling_bars(const struct scaling_run *runs, size_t count, FILE *out);
 /* Makes {"runs": [{"ranks", "steps", "tokens_per_second", "speedup", …}]}; NULL when out of

@@ -2,86 +2,31 @@
 /* Joins two sources: a killed attempt leaves no record of its end, so only its metrics file shows
  * how far it came. */
 #include "config.h"
-#include "checkpoint/directory/history.h"
+#include "runs/history.h"
 
-#include <jansson.h>
 #include <math.h>
-#include <stdlib.h>
 #include <string.h>
-#include <time.h>
 
-/* ---- metrics ---- */
+/* ---- steps ---- */
 
-/* Converts ISO 8601 in UTC, as clock_iso8601 writes it, to seconds since the epoch; 0 for anything
- * else. */
-static double parse_time(const char *text)
+/* The last step that is known to have been done; -1: none. */
+static int64_t last_step(const struct run_table *table)
 {
-	struct tm tm = { 0 };
-	const char *rest = text ? strptime(text, "%Y-%m-%dT%H:%M:%S", &tm) : NULL;
-	if (!rest)
-		return 0;
-	double fraction = *rest == '.' ? strtod(rest, NULL) : 0;
-	return (double)timegm(&tm) + fraction;
+	for (size_t row = table->count; row-- > 0;)
+		if (!isnan(run_table_value(table, "milliseconds", row))
+			|| !isnan(run_table_value(table, "loss_bits", row)))
+			return (int64_t)table->steps[row];
+	return -1;
 }
 
-/* Takes one line of a metrics file. The line of a validation has no milliseconds and only updates
- * the time. */
-static int add_line(struct history_steps *steps, const json_t *line)
+/* The sum of the seconds of all steps after `step`. */
+static double seconds_after(const struct run_table *table, int64_t step)
 {
-	const json_t *step = json_object_get(line, "step"),
-				 *milliseconds = json_object_get(line, "milliseconds");
-	double time = parse_time(json_string_value(json_object_get(line, "time")));
-	if (!json_is_integer(step))
-		return 0;
-	steps->time = time > 0 ? time : steps->time;
-	if (!json_is_number(milliseconds))
-		return 0;
-	if (steps->count == 0)
-		steps->from = json_integer_value(step) - 1;
-	if (json_integer_value(step) != steps->from + (int64_t)steps->count + 1)
-		return 0;
-	if ((steps->count & (steps->count + 1)) == 0) {
-		double *more = realloc(steps->seconds, (2 * steps->count + 2) * sizeof *more);
-		if (!more)
-			return -1;
-		steps->seconds = more;
-	}
-	steps->seconds[steps->count++] = json_number_value(milliseconds) / 1e3;
-	steps->last = json_integer_value(step);
-	return 0;
-}
-
-int history_steps_parse(const char *text, size_t size, struct history_steps *steps)
-{
-	*steps = (struct history_steps) { .last = -1, .from = -1 };
-	for (size_t at = 0; at < size;) {
-		const char *end = memchr(text + at, '\n', size - at);
-		if (!end)
-			break;
-		json_t *line = json_loadb(text + at, (size_t)(end - text) - at, 0, NULL);
-		int result = line ? add_line(steps, line) : 0;
-		json_decref(line);
-		if (result < 0) {
-			history_steps_clear(steps);
-			return -1;
-		}
-		at = (size_t)(end - text) + 1;
-	}
-	return 0;
-}
-
-void history_steps_clear(struct history_steps *steps)
-{
-	free(steps->seconds);
-	*steps = (struct history_steps) { .last = -1, .from = -1 };
-}
-
-double history_steps_after(const struct history_steps *steps, int64_t step)
-{
+	const double *milliseconds = run_table_column(table, "milliseconds");
 	double sum = 0;
-	for (size_t i = 0; i < steps->count; i++)
-		if (steps->from + (int64_t)i + 1 > step)
-			sum += steps->seconds[i];
+	for (size_t row = 0; milliseconds && row < table->count; row++)
+		if ((int64_t)table->steps[row] > step && !isnan(milliseconds[row]))
+			sum += milliseconds[row] / 1e3;
 	return sum;
 }
 
@@ -114,6 +59,7 @@ static void follow(struct history_row *row, const struct attempts_record *record
 		row->last = record->step > row->last ? record->step : row->last;
 		if (record->event == ATTEMPTS_NOTICE) {
 			row->notice = record->why;
+			row->noticed = record->time;
 			continue;
 		}
 		row->why = record->why;
@@ -123,23 +69,24 @@ static void follow(struct history_row *row, const struct attempts_record *record
 	}
 }
 
-static void complete(struct history_row *row, const struct history_steps *steps, bool in_use,
+static void complete(struct history_row *row, const struct run_table *table, bool in_use,
 	double now)
 {
-	if (steps->last > row->last)
-		row->last = steps->last;
+	const int64_t last = last_step(table);
+	if (last > row->last)
+		row->last = last;
 	if (row->end != HISTORY_KILLED)
 		return;
 	if (in_use) {
 		row->end = HISTORY_RUNNING;
 		row->seconds = now - row->began;
-	} else if (steps->time >= row->began) {
-		row->seconds = steps->time - row->began;
+	} else if (table->time >= row->began) {
+		row->seconds = table->time - row->began;
 	}
 }
 
 size_t history_rows(const struct attempts_record *records, size_t count,
-	const struct history_steps *steps, bool in_use, double now, struct history_row *rows)
+	const struct run_table *tables, bool in_use, double now, struct history_row *rows)
 {
 	size_t made = 0;
 	for (size_t i = 0; i < count; i++) {
@@ -157,6 +104,7 @@ size_t history_rows(const struct attempts_record *records, size_t count,
 			.end = HISTORY_KILLED,
 			.why = "",
 			.notice = "",
+			.noticed = NAN,
 			.began = record->time,
 			.seconds = NAN,
 			.lost = NAN,
@@ -165,11 +113,11 @@ size_t history_rows(const struct attempts_record *records, size_t count,
 		made++;
 	}
 	for (size_t r = 0; r < made; r++) {
-		complete(&rows[r], &steps[r], in_use && r + 1 == made, now);
+		complete(&rows[r], &tables[r], in_use && r + 1 == made, now);
 		if (r + 1 == made)
 			continue;
-		if (steps[r].count > 0 || rows[r].last <= rows[r + 1].from)
-			rows[r].lost = history_steps_after(&steps[r], rows[r + 1].from);
+		if (last_step(&tables[r]) >= 0 || rows[r].last <= rows[r + 1].from)
+			rows[r].lost = seconds_after(&tables[r], rows[r + 1].from);
 		rows[r].waited = rows[r + 1].began - rows[r].began - rows[r].seconds;
 	}
 	return made;

@@ -16,9 +16,9 @@
 
 #include <cmocka.h>
 
+#include "runs/scaling.h"
 #include "tests/unit/files.h"
 #include "trainer/run/metrics.h"
-#include "trainer/tools/scaling.h"
 
 struct folder_at {
 	char path[FILES_PATH_SIZE];
@@ -106,6 +106,7 @@ static void runs_are_held_against_the_first(void **state)
 	FILE *out = open_memstream(&text, &size);
 	scaling_print(runs, 3, out);
 	scaling_bars(runs, 3, out);
+	scaling_script(runs, 3, out);
 	fclose(out);
 	assert_non_null(strstr(text,
 		"\n    4      1500     1.50       75.0%     50.0             20.00     15.00      5.00\n"));
@@ -113,6 +114,8 @@ static void runs_are_held_against_the_first(void **state)
 		strstr(text, "\n    4  ######################################............  75.0%\n"));
 	assert_non_null(
 		strstr(text, "\n    5  ##################################################  110.0%\n"));
+	assert_non_null(
+		strstr(text, "$runs <<END\n2 1 1 100.0\n4 1.5 2 75.0\n5 2.75 2.5 110.0\nEND\n"));
 	free(text);
 	json_t *json = scaling_json(runs, 3);
 	const json_t *entry = json_array_get(json_object_get(json, "runs"), 1);

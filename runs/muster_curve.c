@@ -16,21 +16,26 @@
 #include "common/err.h"
 #include "common/io.h"
 #include "common/number.h"
-#include "trainer/tools/curve.h"
-#include "trainer/tools/scaling.h"
+#include "runs/curve.h"
+#include "runs/scaling.h"
 
 #define FOLDERS_MAX 64
 
 struct arguments {
-	const char *folders[FOLDERS_MAX], *json, *plot;
+	const char *folders[FOLDERS_MAX], *json, *svg, *export;
 	size_t count;
-	bool scaling, bars;
+	bool scaling, bars, plot;
 	int64_t skip;
 };
 
-enum { KEY_SCALING = 256, KEY_JSON, KEY_PLOT, KEY_BARS, KEY_SKIP };
+enum { KEY_SCALING = 256, KEY_JSON, KEY_SVG, KEY_BARS, KEY_SKIP, KEY_PLOT, KEY_EXPORT };
 
 static const struct argp_option options[] = {
+	{ .name = "plot", .key = KEY_PLOT, .doc = "Draws the loss in the terminal, with gnuplot" },
+	{ .name = "export",
+		.key = KEY_EXPORT,
+		.arg = "csv|jsonl",
+		.doc = "Prints all that was logged, for other programs" },
 	{ .name = "scaling",
 		.key = KEY_SCALING,
 		.doc = "Compares runs of one training on different numbers of ranks; the first is the "
@@ -39,10 +44,10 @@ static const struct argp_option options[] = {
 		.key = KEY_JSON,
 		.arg = "FILE",
 		.doc = "--scaling: writes the same numbers there, too" },
-	{ .name = "plot",
-		.key = KEY_PLOT,
+	{ .name = "svg",
+		.key = KEY_SVG,
 		.arg = "FILE",
-		.doc = "--scaling: draws the speedup there, as SVG" },
+		.doc = "--scaling: draws the speedup there, with gnuplot" },
 	{ .name = "bars", .key = KEY_BARS, .doc = "--scaling: draws the efficiency" },
 	{ .name = "skip",
 		.key = KEY_SKIP,
@@ -57,7 +62,13 @@ static error_t parse_one(int key, char *arg, struct argp_state *state)
 	switch (key) {
 	case KEY_SCALING: given->scaling = true; return 0;
 	case KEY_JSON: given->json = arg; return 0;
-	case KEY_PLOT: given->plot = arg; return 0;
+	case KEY_PLOT: given->plot = true; return 0;
+	case KEY_EXPORT:
+		if (strcmp(arg, "csv") != 0 && strcmp(arg, "jsonl") != 0)
+			argp_error(state, "--export %s is neither csv nor jsonl", arg);
+		given->export = arg;
+		return 0;
+	case KEY_SVG: given->svg = arg; return 0;
 	case KEY_BARS: given->bars = true; return 0;
 	case KEY_SKIP:
 		if (!number_whole(arg, 0, 1000000, &given->skip))
@@ -71,8 +82,10 @@ static error_t parse_one(int key, char *arg, struct argp_state *state)
 	case ARGP_KEY_END:
 		if (given->count == 0 || (given->count > 1 && !given->scaling))
 			argp_error(state, "give one checkpoint directory");
-		if (!given->scaling && (given->json || given->plot || given->bars))
-			argp_error(state, "--json, --plot and --bars go with --scaling");
+		if (!given->scaling && (given->json || given->svg || given->bars))
+			argp_error(state, "--json, --svg and --bars go with --scaling");
+		if (given->plot + (given->export != NULL) + given->scaling > 1)
+			argp_error(state, "give one of --plot, --export and --scaling");
 		return 0;
 	default: return ARGP_ERR_UNKNOWN;
 	}
@@ -86,18 +99,27 @@ static int open_folder(const char *folder, struct err *err)
 		: dirfd;
 }
 
-static int print_curve(const char *folder, struct err *err)
+static int print_curve(const struct arguments *given, struct err *err)
 {
-	struct curve curve;
+	const char *folder = given->folders[0];
+	int rc = 0;
+	struct run_table curve;
+	size_t attempts;
 	AUTO_CLOSE int dirfd = open_folder(folder, err);
-	if (dirfd < 0 || curve_read(dirfd, &curve, err) < 0)
+	if (dirfd < 0 || curve_read(dirfd, &curve, &attempts, err) < 0)
 		return -1;
-	if (curve.attempts == 0)
+	if (attempts == 0)
 		return err_fail(err, EXIT_DATA, "%s holds no metrics-N.jsonl: give the --ckpt-dir of a run",
 			folder);
-	curve_print(&curve, stdout);
-	curve_clear(&curve);
-	return 0;
+	if (given->plot)
+		rc = curve_plot(&curve, err);
+	else if (given->export)
+		rc = curve_export(&curve, strcmp(given->export, "csv") == 0 ? CURVE_CSV : CURVE_JSONL,
+			stdout, err);
+	else
+		curve_print(&curve, stdout);
+	run_table_clear(&curve);
+	return rc;
 }
 
 static int write_json(const char *path, const struct scaling_run *runs, size_t count,
@@ -110,19 +132,6 @@ static int write_json(const char *path, const struct scaling_run *runs, size_t c
 	int why = errno;
 	json_decref(json);
 	return rc < 0 ? err_fail(err, io_status(why), "couldn't write %s: %s", path, strerror(why)) : 0;
-}
-
-static int write_plot(const char *path, const struct scaling_run *runs, size_t count,
-	struct err *err)
-{
-	FILE *out = fopen(path, "we");
-	if (!out)
-		return err_fail(err, io_status(errno), "couldn't write %s: %m", path);
-	scaling_plot(runs, count, out);
-	int failed = ferror(out);
-	return fclose(out) != 0 || failed
-		? err_fail(err, io_status(errno), "couldn't write %s: %m", path)
-		: 0;
 }
 
 static int print_scaling(const struct arguments *given, struct err *err)
@@ -140,7 +149,7 @@ static int print_scaling(const struct arguments *given, struct err *err)
 		scaling_bars(runs, given->count, stdout);
 	if (given->json && write_json(given->json, runs, given->count, err) < 0)
 		return -1;
-	return given->plot ? write_plot(given->plot, runs, given->count, err) : 0;
+	return given->svg ? scaling_plot(runs, given->count, given->svg, err) : 0;
 }
 
 int main(int argc, char **argv)
@@ -158,7 +167,7 @@ int main(int argc, char **argv)
 	argp_program_version = PACKAGE_STRING;
 	argp_err_exit_status = EXIT_USAGE;
 	argp_parse(&argp, argc, argv, 0, NULL, &given);
-	if ((given.scaling ? print_scaling(&given, &err) : print_curve(given.folders[0], &err)) < 0
+	if ((given.scaling ? print_scaling(&given, &err) : print_curve(&given, &err)) < 0
 		|| io_flush_output(&err) < 0) {
 		fprintf(stderr, "muster-curve: %s\n", err.text);
 		return (int)err.status;

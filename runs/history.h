@@ -8,6 +8,7 @@
 #include <stdint.h>
 
 #include "checkpoint/directory/attempts.h"
+#include "runs/run_table.h"
 
 enum history_end {
 	HISTORY_FINISHED, /* status 0 */
@@ -30,35 +31,18 @@ struct history_row {
 	int64_t last; /* the last step done; -1: not known */
 	enum history_end end;
 	const char *why, *notice; /* point into the records; "" for none */
+	double noticed;        /* when the notice came, seconds since the epoch; NAN: there was none */
 	double began, seconds; /* seconds it ran, to its end or else to its last step; NAN: not known */
 	double lost;   /* seconds of its steps that the next attempt computed again; NAN: not known */
 	double waited; /* seconds from its end to the start of the next; NAN: not known, or there is no
 					  next */
 };
 
-/* What a metrics file contains about the steps of one attempt. */
-struct history_steps {
-	int64_t last;    /* -1: none */
-	double time;     /* of the last line, seconds since the epoch; 0: none */
-	double *seconds; /* of steps from + 1, from + 2, …; the caller's */
-	size_t count;
-	int64_t from; /* the step before seconds[0] */
-};
-
-/* Parses the lines of metrics-N.jsonl, as a pure function. `steps->seconds` is malloc'ed; freed by
- * history_steps_clear. Lines that are torn or can't be understood are skipped. -1 when out of
- * memory. */
-int history_steps_parse(const char *text, size_t size, struct history_steps *steps);
-void history_steps_clear(struct history_steps *steps);
-
-/* The sum of the seconds of all steps after `step`. */
-double history_steps_after(const struct history_steps *steps, int64_t step);
-
-/* Makes one row per start record, as a pure function; `rows` has room for `count`. steps[n] belongs
- * to the n-th start, `in_use` says whether the directory's owner is alive, `now` is the time.
- * Returns the number of rows. Their texts point into the records. */
+/* Makes one row per start record, as a pure function; `rows` has room for `count`. tables[n]
+ * belongs to the n-th start, `in_use` says whether the directory's owner is alive, `now` is the
+ * time. Returns the number of rows. Their texts point into the records. */
 size_t history_rows(const struct attempts_record *records, size_t count,
-	const struct history_steps *steps, bool in_use, double now, struct history_row *rows);
+	const struct run_table *tables, bool in_use, double now, struct history_row *rows);
 
 struct history_sum {
 	size_t attempts, interruptions;
