@@ -64,6 +64,23 @@ unittests() {
     done
 }
 
+@test "TensorBoard's own reader shows each step once" {
+    [ -e "$MUSTER_BUILD/venv-torch/complete" ] || skip "no PyTorch"
+    command -v "$MUSTER_BUILD/muster-train" || skip "this build has no trainer"
+    load small_run
+    small_run_prepare
+    cd "$BATS_FILE_TMPDIR"
+    train board --steps 50 --decay-steps 100 --tensorboard
+    rm -r board/step-00000040 board/step-00000050
+    train board --decay-steps 100 --change steps --tensorboard
+    local python=$MUSTER_BUILD/venv-torch/bin/python
+    "$python" -c 'import tensorboard'
+    "$python" "$MUSTER_TOP/tests/lib/events.py" board/tensorboard >events
+    [ "$(grep -c '^loss/train' events)" -eq 100 ]
+    diff <(awk -F '\t' '$1 == "loss/train" { print $2, $3 }' events | sort -n) \
+        <(muster-curve board | awk '{ print $1, $2 }')
+}
+
 # torchrun passes its own SIGTERM on to the ranks, and waits for them.
 @test "torchrun: a notice saves the state, and the next start goes on from there" {
     [ -e "$MUSTER_BUILD/venv-torch/complete" ] || skip "no PyTorch"

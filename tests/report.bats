@@ -12,12 +12,12 @@ setup_file() {
     local signal
     for signal in TERM KILL TERM; do
         STEP_MILLISECONDS=100 LD_PRELOAD=$MUSTER_BUILD/tests/tools/.libs/slow_steps.so \
-            REPLACE=exec train cut --ckpt-every 5 >>cut.out 2>&1 3>&- &
+            REPLACE=exec train_cut --ckpt-every 5 >>cut.out 2>&1 3>&- &
         wait_for 20 durable_after "$(ls -d cut/step-* 2>/dev/null | tail -n 1)"
         kill -$signal $!
         wait $! || :
     done
-    train cut >>cut.out 2>&1
+    train_cut >>cut.out 2>&1
     mkdir '<b>own'
     python3 - <<'END'
 import json
@@ -30,6 +30,10 @@ with open("<b>own/metrics-0.jsonl", "w") as out:
         print(json.dumps({"step": step, "<i>accuracy</i>": step / 8, "milliseconds": 500,
             "time": f"2026-01-01T00:00:{step:02}.000Z"}), file=out)
 END
+}
+
+train_cut() {
+    train cut --validation-data valid.u16 --validate-every 10 --tensorboard "$@"
 }
 
 # durable_after FOLDER: whether there is a newer checkpoint than that.
@@ -148,6 +152,21 @@ END
     grep -qx '<i>accuracy</i>' own.words
     grep -qF "<script>document.title = 'taken'</script>" own.words
     grep -qF '<title>The run in &lt;b&gt;own</title>' own.dom
+}
+
+@test "TensorBoard shows each step once, with the bits that it had" {
+    ls cut/tensorboard
+    [ "$(ls cut/tensorboard | wc -l)" -eq 4 ]
+    /usr/bin/python3 "$MUSTER_TOP/tests/lib/events.py" cut/tensorboard >events
+    diff <(awk -F '\t' '$1 == "loss/train" { print $2, $3 }' events | sort -n) \
+        <(muster-curve cut | awk '{ print $1, $2 }')
+    diff <(awk -F '\t' '$1 == "loss/validation" { print $2, $3 }' events | sort -n) \
+        <(muster-curve cut | awk 'NF == 7 { print $1, $6 }')
+    diff <(awk -F '\t' '$1 == "gradient norm" { print $2, $3 }' events | sort -n) \
+        <(muster-curve cut | awk '{ print $1, $4 }')
+    grep -q '^checkpoint/seconds until durable' events
+    run -2 muster-train --data tokens.u16 --tensorboard
+    [[ $output = *"--tensorboard has no directory: give --ckpt-dir"* ]]
 }
 
 @test "an image for a document" {

@@ -27,7 +27,8 @@ make_venv() {
 }
 
 newest_torch() {
-    newest torch torch numpy safetensors accelerate jax lightning torchtitan transformers
+    newest torch torch numpy safetensors accelerate jax lightning torchtitan transformers \
+        tensorboard setuptools
 }
 
 # Where the Python of it is, if it was made.

@@ -229,6 +229,15 @@ static int open_trace(struct run *run, struct err *err)
 	return run->trace_file ? 0 : -1;
 }
 
+static int open_tensorboard(struct run *run, struct err *err)
+{
+	if (!run->folder || !run->settings.tensorboard)
+		return 0;
+	run->tensorboard = tensorboard_open(folder_dir(run->folder)->fd, folder_attempt(run->folder),
+		run->state.step + 1, err);
+	return run->tensorboard ? 0 : -1;
+}
+
 static int restore(struct run *run, struct err *err)
 {
 	return run->ident.rank == 0 ? resume_apply(run, err) : 0;
@@ -307,6 +316,8 @@ int prepare(struct run *run, struct err *err)
 		return 0;
 	if (device_has_memory(run->ops->device)
 		&& (rc = STAGE("memory", state_upload(&run->state, err))) < 0)
+		return rc;
+	if ((rc = STAGE("tensorboard", open_tensorboard(run, err))) < 0)
 		return rc;
 	rc = STAGE("trace", open_trace(run, err));
 	return rc < 0 ? rc : async_savers_start(run, err);

@@ -21,6 +21,7 @@
 #include "trainer/run/metrics.h"
 #include "trainer/run/save_scheduler.h"
 #include "trainer/run/settings.h"
+#include "trainer/run/tensorboard.h"
 #include "trainer/run/trace_file.h"
 #include "trainer/run/validate.h"
 #include "trainer/state/async_saver.h"
@@ -54,8 +55,10 @@ struct run {
 	/* only on rank 0 with --ckpt-dir, else NULL */
 	struct folder *folder;
 	struct metrics *metrics;
+	struct tensorboard *tensorboard; /* NULL without --tensorboard, too */
 	struct save_scheduler scheduler;
-	bool metrics_failed; /* the last line could not be written, and that was logged */
+	bool metrics_failed;     /* the last line could not be written, and that was logged */
+	bool tensorboard_failed; /* the same of its last event */
 
 	/* only on designated ranks with --ckpt-dir, else NULL; the records also on rank 0 */
 	struct async_saver *saver;

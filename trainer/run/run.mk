@@ -4,6 +4,7 @@ libtrainer_a_SOURCES += \
 	trainer/run/mfu.c trainer/run/mfu.h \
 	trainer/run/device.c trainer/run/device.h \
 	trainer/run/estimate.c trainer/run/estimate.h \
+	trainer/run/event_file.c trainer/run/event_file.h \
 	trainer/run/metrics.c trainer/run/metrics.h \
 	trainer/run/numerics.c trainer/run/numerics.h \
 	trainer/run/save_scheduler.c trainer/run/save_scheduler.h \
@@ -14,6 +15,7 @@ libtrainer_a_SOURCES += \
 	trainer/run/async_savers.c trainer/run/async_savers.h \
 	trainer/run/settings.c trainer/run/settings.h \
 	trainer/run/flight_report.c trainer/run/flight_report.h \
+	trainer/run/tensorboard.c trainer/run/tensorboard.h \
 	trainer/run/threads.c trainer/run/threads.h \
 	trainer/run/trace_clock.c trainer/run/trace_clock.h \
 	trainer/run/trace_file.c trainer/run/trace_file.h \

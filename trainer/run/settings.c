@@ -203,6 +203,8 @@ static const struct opt table[] = {
 		"chrome://tracing show it"),
 	TEXT("trace-steps", OPT_OPERATION, trace_steps, NULL, "A-B",
 		"steps of --trace; else the first ten of the attempt"),
+	SWITCH("tensorboard", OPT_OPERATION, tensorboard,
+		"also write the metrics as event files, for tensorboard --logdir CKPT-DIR"),
 	CHOICE("log-level", OPT_OPERATION, log_level, "info", "error|warn|info|debug",
 		"what is logged"),
 	{ "config", OPT_OPERATION, OPT_TEXT, AT(config), .argument = "FILE", .flag_only = true,
@@ -337,6 +339,9 @@ static int check_checkpoints(struct settings *settings, struct err *err)
 	if (settings->fresh && !settings->ckpt_dir)
 		return err_fail(err, EXIT_USAGE,
 			"--fresh has no directory: give --ckpt-dir, or leave it out");
+	if (settings->tensorboard && !settings->ckpt_dir)
+		return err_fail(err, EXIT_USAGE,
+			"--tensorboard has no directory: give --ckpt-dir, or leave it out");
 	return 0;
 }
 

@@ -47,7 +47,7 @@ struct settings {
 		shard_size, ckpt_slots;
 	int64_t threads, bucket_mb, zero, check_replicas;
 	double collective_timeout, rdzv_timeout, save_timeout;
-	bool fresh, require_identical, share_gpu, tune;
+	bool fresh, require_identical, share_gpu, tune, tensorboard;
 	int reduction, grad_dtype, device, attention, on_nonfinite, log_level, cpu_isa, ckpt_writers;
 	int comm; /* enum ddp_comm */
 	int cuda_graph;

@@ -302,6 +302,13 @@ static void note_metrics(struct run *run, int rc, const struct err *err)
 	run->metrics_failed = rc < 0;
 }
 
+static void note_tensorboard(struct run *run, int rc, const struct err *err)
+{
+	if (rc < 0 && !run->tensorboard_failed)
+		log_warn("%s; TensorBoard will not show this step; the training goes on", err->text);
+	run->tensorboard_failed = rc < 0;
+}
+
 static void advise(struct loop *loop, const struct metrics_step *line)
 {
 	const struct settings *settings = &loop->run->settings;
@@ -350,6 +357,7 @@ static void tell_step(struct loop *loop, uint64_t step, double seconds)
 	if (!run->folder)
 		return;
 	note_metrics(run, metrics_step(run->metrics, &line, &err), &err);
+	note_tensorboard(run, tensorboard_step(run->tensorboard, &line, &err), &err);
 	folder_progress(run->folder, step);
 	save_scheduler_step(&run->scheduler, seconds, loop->after_save);
 }
@@ -391,8 +399,11 @@ static int validate(struct run *run, uint64_t step, double *loss, struct err *er
 		return rc;
 	if (run->ident.rank == 0)
 		report_validation(run, step, (float)*loss);
-	if (run->metrics)
+	if (run->metrics) {
 		note_metrics(run, metrics_validation(run->metrics, step, (float)*loss, &warning), &warning);
+		note_tensorboard(run,
+			tensorboard_validation(run->tensorboard, step, (float)*loss, &warning), &warning);
+	}
 	return 0;
 }
 
@@ -402,6 +413,7 @@ void train_loop_take_saves(struct run *run)
 	struct err err;
 	while (run->saver && async_saver_take(run->saver, &saved)) {
 		note_metrics(run, metrics_checkpoint(run->metrics, &saved, &err), &err);
+		note_tensorboard(run, tensorboard_checkpoint(run->tensorboard, &saved, &err), &err);
 		if (save_scheduler_saved(&run->scheduler, saved.stall, saved.seconds,
 				folder_mean_time_between(run->folder)))
 			log_info("checkpoint: one every %.0f s from now on: a save makes a step %.3f s longer "

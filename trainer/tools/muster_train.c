@@ -159,6 +159,7 @@ static void release(struct run *run, bool orderly)
 {
 	async_saver_stop(run->saver);
 	metrics_close(run->metrics);
+	tensorboard_close(run->tensorboard);
 	folder_close(run->folder, true);
 	if (run->ckpt_dir_opened)
 		ckpt_dir_close(&run->ckpt_dir);
