@@ -1,6 +1,6 @@
 # doc/
 dist_man1_MANS += doc/muster.1
-dist_man1_MANS += doc/muster-ckpt.1 doc/muster-curve.1 doc/muster-report.1 \
+dist_man1_MANS += doc/muster-ckpt.1 doc/muster-curve.1 doc/muster-generate.1 doc/muster-report.1 \
 	doc/muster-tokens.1 doc/muster-train.1 \
 	doc/muster-where.1
 EXTRA_DIST += doc/exit-status.md doc/slurm-releases.md doc/checkpoint-format.md \

@@ -8,7 +8,7 @@
 #include <stdint.h>
 
 /* Counter word 3 names the use, so that two uses of one seed never share a number. */
-enum philox_use { PHILOX_INIT = 1, PHILOX_SAMPLER = 2, PHILOX_DROPOUT = 3 };
+enum philox_use { PHILOX_INIT = 1, PHILOX_SAMPLER = 2, PHILOX_DROPOUT = 3, PHILOX_TOKEN = 4 };
 
 /* The four random words of (counter, key); `out` may be `counter`. Word 0 is the least
  * significant. */

@@ -70,6 +70,16 @@ same() { hf compare "$@" | tee said && grep '^#' said >&3; }
     hf bf16 whole.out bf16.out
 }
 
+@test "muster-generate goes on as from_pretrained's model does" {
+    for name in fp32 shards bf16 old; do
+        theirs=$(hf greedy "$name" 12 5 99 0 130)
+        [ "$(muster-generate "$name" -q --ids -t 0 -n 12 -p "5 99 0 130" | xargs)" = "$theirs" ]
+        [ "$(wc -w <<<"$theirs")" -eq 16 ]
+    done
+    [ "$(muster-generate llmc-fp32.bin -q --ids -t 0 -n 12 -p "5 99 0 130" | xargs)" = \
+        "$(hf greedy fp32 12 5 99 0 130)" ]
+}
+
 @test "a model of Hugging Face's gives its logits here: one file, shards, bare names, fp32, bf16, fp16" {
     for name in fp32 shards bare old bf16 fp16; do
         muster-ckpt import "$name" "$name.run"

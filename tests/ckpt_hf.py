@@ -5,6 +5,7 @@
                                      muster-ckpt import takes, tokens, and the logits that each
                                      model gives
     ckpt_hf.py logits TOKENS DIR...  DIR/logits.hf of each directory, opened with from_pretrained
+    ckpt_hf.py greedy DIR N ID...    the N most probable tokens that follow, and those before
     ckpt_hf.py compare A B           files of fp32 that must agree to 1e-4
     ckpt_hf.py files DIR FILE...     every FILE opens with safetensors.torch.load_file; its
                                      tensors are those of DIR
@@ -72,6 +73,16 @@ def llmc(path, state, config, bf16):
             layers(name, turn)
         put(state["transformer.ln_f.weight"])
         put(state["transformer.ln_f.bias"])
+
+
+def greedy(folder, count, *prompt):
+    import torch
+    from transformers import GPT2LMHeadModel
+    model = GPT2LMHeadModel.from_pretrained(folder, torch_dtype=torch.float32)
+    tokens = [int(word) for word in prompt]
+    for _ in range(int(count)):
+        tokens.append(int(logits_of(model, numpy.array([tokens]))[0, -1].argmax()))
+    print(*tokens)
 
 
 def make(folder):
@@ -306,7 +317,9 @@ def parser(check):
 
 def main():
     what, rest = sys.argv[1], sys.argv[2:]
-    if what in ("logits", "files"):
+    if what == "greedy":
+        greedy(*rest)
+    elif what in ("logits", "files"):
         globals()[what](rest[0], rest[1:])
     else:
         {"make": make, "compare": compare, "bf16": bf16, "parser": parser}[what](*rest)

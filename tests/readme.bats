@@ -58,6 +58,7 @@ pasted() { sed -n 's/^    //p' "$MUSTER_TOP/README.md" | sed -e ':a' -e '/\\$/N;
     eval "${train/--steps 200/--steps 4 --ckpt-every 2}"
     [ "$(eval "$curve" | wc -l)" -eq 4 ]
     [ -e run1/attempts.jsonl ]
+    [ "$(eval "$(pasted | grep '^muster-generate ')" | wc -c)" -gt 200 ]
     if command -v muster-report; then
         eval "$(pasted | grep '^muster-report ')"
         [ -e report.html ]

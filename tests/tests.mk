@@ -48,6 +48,7 @@ include tests/unit/trainer/cuda/host/host.mk
 include tests/unit/trainer/cuda/kernels/kernels.mk
 include tests/unit/trainer/data/data.mk
 include tests/unit/trainer/ddp/ddp.mk
+include tests/unit/trainer/generate/generate.mk
 include tests/unit/trainer/model/model.mk
 include tests/unit/trainer/ops/ops.mk
 include tests/unit/trainer/run/run.mk
@@ -182,6 +183,7 @@ EXTRA_DIST += tests/ckpt_hf.bats tests/ckpt_hf.py
 EXTRA_DIST += tests/readme.bats tests/gpt2_torch.bats tests/torch_reference.py \
 	tests/batchnorm.bats tests/zero.bats
 
+EXTRA_DIST += tests/generate.bats
 EXTRA_DIST += tests/config.bats tests/front.bats tests/report.bats tests/lib/events.py
 EXTRA_DIST += tests/trace.bats tests/tools/check_trace.py tests/tools/flip_bits.py \
 	tests/watchdog.bats

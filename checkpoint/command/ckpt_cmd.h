@@ -11,6 +11,7 @@
 
 #include "checkpoint/directory/ckpt_dir.h"
 #include "checkpoint/load/ckpt.h"
+#include "checkpoint/load/ckpt_place.h"
 #include "common/err.h"
 
 /* Runs with argv[0] "muster-ckpt NAME" and returns the exit status. --help and usage errors exit
@@ -23,29 +24,8 @@ ckpt_cmd_run ckpt_cmd_ls, ckpt_cmd_show, ckpt_cmd_verify, ckpt_cmd_diff, ckpt_cm
 /* Seconds for which an I/O error is retried while a person waits for the answer. */
 #define CKPT_CMD_IO_TIMEOUT 10.0
 
-/* ---- places ---- */
-
-/* A checkpoint folder, of any name, and the directory that holds it. */
-struct ckpt_place {
-	struct ckpt_dir dir;
-	char name[256];
-};
-
-/* Opens the checkpoint that `path` names: a step folder, or a checkpoint directory. In a directory,
- * `step` chooses the checkpoint ("1000" or "step-00001000"; NULL: the newest). -1 with status
- * EXIT_USAGE when there is none. */
-int ckpt_place_open(struct ckpt_place *place, const char *path, const char *step, struct err *err);
-void ckpt_place_close(struct ckpt_place *place);
-
-/* Whether `path` itself is a checkpoint folder: it has a manifest, or its name is that of a
- * step. */
-bool ckpt_place_is_step(const char *path);
-
 /* Reads the checkpoint's values; *values is the caller's, NULL when it has none. */
 int ckpt_cmd_values(struct ckpt *ckpt, json_t **values, struct err *err);
-
-/* The step that `text` names: "1000" or "step-00001000"; -1 for anything else. */
-int64_t ckpt_cmd_step(const char *text);
 
 /* ---- output ---- */
 

@@ -23,7 +23,6 @@
 #include "common/progress.h"
 
 #define SHARD_SIZE UINT64_C(5000000000) /* the default of Hugging Face's save_pretrained */
-#define CONFIG_LIMIT (1u << 20)
 
 struct options {
 	struct ckpt_words words; /* the checkpoint, and the directory to create */
@@ -112,26 +111,6 @@ static int advance(void *arg, uint64_t bytes)
 	return caught;
 }
 
-/* Reads config.json and compares it with the manifest. */
-static int read_config(const struct exporting *e, char **text, struct err *err)
-{
-	const struct manifest *manifest = ckpt_manifest(e->ckpt);
-	const struct manifest_file *file = NULL;
-	char path[sizeof e->place.name + sizeof file->name];
-	size_t size;
-	for (size_t i = 0; !file && i < manifest->file_count; i++)
-		if (manifest->files[i].role == MANIFEST_CONFIG)
-			file = &manifest->files[i];
-	if (!file)
-		return err_fail(err, EXIT_DATA, "export: the checkpoint has no config.json");
-	snprintf(path, sizeof path, "%s/%s", e->place.name, file->name);
-	if (io_read_file(e->place.dir.fd, path, CONFIG_LIMIT, text, &size, err) < 0)
-		return -1;
-	if (!hash_equal(hash_bytes(*text, size), file->hash))
-		return err_fail(err, EXIT_DATA, "export: %s is damaged: it does not have its hash", path);
-	return 0;
-}
-
 /* Splits OUT into its parent, which must exist, and its name, which must not. */
 static int open_parent(struct exporting *e, struct err *err)
 {
@@ -203,6 +182,7 @@ static uint64_t bytes_to_write(const struct exporting *e)
 static int run(struct exporting *e, struct err *err)
 {
 	AUTO_FREE char *config = NULL;
+	size_t size;
 	struct err ignored;
 	if (ckpt_place_open(&e->place, e->options->words.word[0], e->options->step, err) < 0
 		|| open_parent(e, err) < 0)
@@ -211,8 +191,10 @@ static int run(struct exporting *e, struct err *err)
 			CKPT_CMD_IO_TIMEOUT, &e->ckpt, err)
 		< 0)
 		return err_prefix(err, "%s/%s", e->place.dir.path, e->place.name);
-	if (read_config(e, &config, err) < 0)
+	if (ckpt_read_config(e->ckpt, &config, &size, err) < 0)
 		return -1;
+	if (!config)
+		return err_fail(err, EXIT_DATA, "export: the checkpoint has no config.json");
 	progress_begin(&e->progress, "export", bytes_to_write(e), false);
 	int result = write_folder(e, config, err);
 	progress_end(&e->progress);

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* A GPT-2 in another project's files: one interface, with one provider for each format. */
+/* A GPT-2 in a checkpoint or in another project's files: one interface, with one provider for each
+ * format. */
 #ifndef MUSTER_MODEL_SOURCE_H
 #define MUSTER_MODEL_SOURCE_H
 
@@ -22,6 +23,9 @@ struct model_source *model_source_open(const char *path, struct err *err);
 /* A directory as written by Hugging Face's save_pretrained: config.json and model.safetensors, or
  * shards and their index. */
 struct model_source *hf_model_open(const char *path, struct err *err);
+
+/* A checkpoint's folder, or the newest checkpoint of a checkpoint directory. */
+struct model_source *ckpt_model_open(const char *path, struct err *err);
 
 /* A model file of llm.c. */
 struct model_source *llmc_model_open(const char *path, struct err *err);

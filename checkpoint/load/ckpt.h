@@ -95,6 +95,9 @@ int ckpt_read_box(struct ckpt *ckpt, const char *name, const int64_t *offset, co
  * when the checkpoint has no such file. */
 int ckpt_read_values(struct ckpt *ckpt, char **text, size_t *size, struct err *err);
 
+/* Reads config.json in the same way. */
+int ckpt_read_config(struct ckpt *ckpt, char **text, size_t *size, struct err *err);
+
 /* Whether the checkpoint has optimizer state for `tensor`. */
 bool ckpt_has_state(const struct ckpt *ckpt, const char *tensor);
 

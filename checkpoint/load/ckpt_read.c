@@ -108,11 +108,13 @@ int ckpt_read_box(struct ckpt *ckpt, const char *name, const int64_t *offset, co
 	return result;
 }
 
-int ckpt_read_values(struct ckpt *ckpt, char **text, size_t *size, struct err *err)
+/* Reads the one file of a role. */
+static int read_role(struct ckpt *ckpt, enum manifest_role role, char **text, size_t *size,
+	struct err *err)
 {
 	struct source *source = ckpt->sources;
 	const struct source *end = source + ckpt->manifest->file_count;
-	while (source < end && source->shard.file->role != MANIFEST_VALUES)
+	while (source < end && source->shard.file->role != role)
 		source++;
 	*text = NULL;
 	*size = 0;
@@ -134,6 +136,16 @@ int ckpt_read_values(struct ckpt *ckpt, char **text, size_t *size, struct err *e
 	*text = read;
 	*size = bytes;
 	return 0;
+}
+
+int ckpt_read_values(struct ckpt *ckpt, char **text, size_t *size, struct err *err)
+{
+	return read_role(ckpt, MANIFEST_VALUES, text, size, err);
+}
+
+int ckpt_read_config(struct ckpt *ckpt, char **text, size_t *size, struct err *err)
+{
+	return read_role(ckpt, MANIFEST_CONFIG, text, size, err);
 }
 
 /* The first slice of `tensor` that ends after element `first`; slice_count if there is none. */

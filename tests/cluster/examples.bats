@@ -87,7 +87,7 @@ array_ended() { [ -z "$(cluster run squeue -h -j "$1" 2>/dev/null)" ]; }
     cat "$(job_output "$id")"
     grep -q '^ranks  tokens/s  speedup  efficiency ' "$(job_output "$id")"
     [ "$(grep -cE '^ +[248]  #+\.*  [0-9.]+%$' "$(job_output "$id")")" -eq 3 ]
-    [ "$(grep -c '<circle ' "$JOBS/shared/scaling/scaling.svg")" -eq 3 ]
+    [ "$(grep -oE '>[0-9.]+%<' "$JOBS/shared/scaling/scaling.svg" | wc -l)" -eq 3 ]
     python3 - "$JOBS/shared/scaling" "$(job_output "$id")" <<'END2'
 import json, re, statistics, sys
 runs = json.load(open(sys.argv[1] + "/scaling.json"))["runs"]

@@ -77,10 +77,8 @@ def read(folder):
     return shown
 
 
-def read_by_tensorboard(folder):
-    from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
-
-    events = EventAccumulator(folder, size_guidance={"scalars": 0, "tensors": 0}).Reload()
+def read_by_tensorboard(accumulator, folder):
+    events = accumulator(folder, size_guidance={"scalars": 0, "tensors": 0}).Reload()
     return {
         (tag, event.step): struct.pack(">f", event.value).hex()
         for tag in events.Tags()["scalars"]
@@ -90,9 +88,8 @@ def read_by_tensorboard(folder):
 
 def main(folder):
     try:
-        import tensorboard  # noqa: F401
-
-        shown = read_by_tensorboard(folder)
+        from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
+        shown = read_by_tensorboard(EventAccumulator, folder)
     except ImportError:
         shown = read(folder)
     for (tag, step), bits in sorted(shown.items()):

@@ -13,6 +13,7 @@ libtrainer_a_SOURCES += \
 	trainer/cpu/kernels_avx2.c \
 	trainer/cpu/kernels_avx512.c \
 	trainer/cpu/kernels_batchnorm.h \
+	trainer/cpu/kernels_decode.h \
 	trainer/cpu/kernels_default.c \
 	trainer/cpu/kernels_gemm.h \
 	trainer/cpu/kernels_rows.h \

@@ -50,6 +50,20 @@ struct attention_head {
 	float *dq, *dk, *dv;
 };
 
+/* y[t·y_row + n] = bias[n] (0 for NULL) + the sum over k of x[t·x_row + k]·w[n·width + k], for t
+ * below `tokens` and n from `first` to below `last`. The weights are bfloat16 where `half` is
+ * set. */
+struct row_products {
+	int tokens, first, last, width;
+	const float *x;
+	size_t x_row;
+	const void *w;
+	bool half;
+	const float *bias;
+	float *y;
+	size_t y_row;
+};
+
 struct kernels {
 	/* These work on a tile [rows, cols] with `ld` elements from row to row. */
 	void (*bias)(float *y, const float *bias, int rows, int cols, size_t ld);
@@ -93,6 +107,10 @@ struct kernels {
 		const struct adamw_state *from, float *compute, const float *grad, size_t count,
 		float weight_decay);
 	double (*square_sum)(const float *x, size_t count);
+	void (*row_products)(const struct row_products *products);
+	/* y[width] = the sum of the rows of x [rows][width], each times its weight, ascending. */
+	void (*weighted_rows)(float *y, const float *weights, const float *x, int rows, int width);
+
 	void (*add)(float *out, const float *a, const float *b, size_t count);
 };
 

@@ -14,5 +14,6 @@
 #include "trainer/cpu/kernels_batchnorm.h"
 #include "trainer/cpu/kernels_rows.h"
 #include "trainer/cpu/kernels_tiles.h"
+#include "trainer/cpu/kernels_decode.h"
 #include "trainer/cpu/kernels_gemm.h"
 #endif

@@ -12,6 +12,7 @@
 #include "trainer/cpu/kernels_batchnorm.h"
 #include "trainer/cpu/kernels_rows.h"
 #include "trainer/cpu/kernels_tiles.h"
+#include "trainer/cpu/kernels_decode.h"
 #include "trainer/cpu/kernels_gemm.h"
 
 const struct kernels *kernels_now(void)

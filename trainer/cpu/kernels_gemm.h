@@ -142,4 +142,6 @@ const struct kernels KERNELS = {
 	.adamw = adamw_run,
 	.square_sum = square_sum_block,
 	.add = add_run,
+	.row_products = row_products,
+	.weighted_rows = weighted_rows,
 };

@@ -59,6 +59,13 @@ static inline vec v_power(vec biased)
 	return _mm512_castsi512_ps(_mm512_slli_epi32(_mm512_castps_si512(biased), 23));
 }
 
+/* VL bfloat16s, exactly. */
+static inline vec v_load_bf16(const uint16_t *p)
+{
+	const __m256i half = _mm256_loadu_si256((const __m256i *)p);
+	return _mm512_castsi512_ps(_mm512_slli_epi32(_mm512_cvtepu16_epi32(half), 16));
+}
+
 #elif VEC_BITS == 256
 
 typedef __m256 vec;
@@ -101,6 +108,11 @@ static inline vec v_if_less(vec a, vec b, vec x, vec y)
 static inline vec v_power(vec biased)
 {
 	return _mm256_castsi256_ps(_mm256_slli_epi32(_mm256_castps_si256(biased), 23));
+}
+static inline vec v_load_bf16(const uint16_t *p)
+{
+	const __m128i half = _mm_loadu_si128((const __m128i *)p);
+	return _mm256_castsi256_ps(_mm256_slli_epi32(_mm256_cvtepu16_epi32(half), 16));
 }
 
 #else
@@ -148,6 +160,10 @@ static inline vec v_max(vec a, vec b)
 static inline vec v_power(vec biased)
 {
 	return (vec)((vec_bits)biased << 23);
+}
+static inline vec v_load_bf16(const uint16_t *p)
+{
+	return (vec)((vec_bits) { p[0], p[1], p[2], p[3] } << 16);
 }
 
 #endif
