@@ -1,4 +1,7 @@
 # bench/: side-by-side measurements against peers. The scripts that need these programs build them.
+EXTRA_PROGRAMS += bench/read_rate
+bench_read_rate_LDADD = libcommon.la
+EXTRA_DIST += bench/generate.sh bench/generate.py
 EXTRA_PROGRAMS += bench/copy_state bench/train_step bench/reduce_step bench/hide_step \
 	bench/launch_start bench/launch_ours
 bench_copy_state_LDADD = libcommon.la

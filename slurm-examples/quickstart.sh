@@ -3,7 +3,7 @@
 # Shows Muster's main use on this machine: starts a private Slurm of four nodes and trains a GPT-2
 # on 4 × 2 tasks from English text. Jobs of higher priority preempt it twice. The result is compared
 # bit for bit with the same training undisturbed. Needs root and Debian 12. Everything it makes is
-# below one folder in /var/tmp and is removed at the end.
+# below one folder in /var/tmp and is removed at the end, but for a report of both runs.
 set -u -o pipefail
 export LC_ALL=C
 
@@ -12,6 +12,7 @@ TOP=$(cd "$(dirname "$(readlink -f "${BASH_SOURCE[0]}")")/.." && pwd)
 . "$TOP/tests/lib/plain_path.sh"
 TOP=$(plain_path "$TOP") || exit 1
 WORK=${MUSTER_QUICKSTART_DIR:-/var/tmp/muster-quickstart}
+REPORT=$WORK-report.html
 CLUSTER=$TOP/tests/cluster/cluster
 export MUSTER_CLUSTER_DIR=$WORK/cluster MUSTER_CLUSTER_GRACE=30 MUSTER_CLUSTER_KILLWAIT=10
 PREEMPTIONS=2
@@ -179,6 +180,18 @@ compare() {
 	LOSS=$(tail -1 <<<"${curves[0]}" | awk '{print $3}')
 }
 
+# Lets the model write, and draws both runs into a file that stays.
+show() {
+	say "the model writes:"
+	"$WORK/prefix/bin/muster-generate" -q --tokens 160 --prompt "hacker: " "$JOBS/preempted" |
+		fold -s -w 76 | sed 's/^/    /'
+	[ -x "$WORK/prefix/bin/muster-report" ] || return 0
+	"$WORK/prefix/bin/muster-report" --title "Muster's quickstart" -o "$REPORT" \
+		"$JOBS/preempted" "$JOBS/undisturbed" 2>"$WORK/report.log" ||
+		{ cat "$WORK/report.log"; fail "couldn't draw the report"; }
+	say "what happened, to look at: file://$REPORT"
+}
+
 main() {
 	exec 3>&1 # for clean_up: standard output may be redirected to a log when it runs
 	trap clean_up EXIT
@@ -198,6 +211,7 @@ main() {
 	run_undisturbed
 	print_attempts
 	compare
+	show
 	say "took $((SECONDS - BEGAN)) s"
 	say "PASS: $PREEMPTIONS preemptions, final loss $LOSS," \
 		"weights bit-identical to the uninterrupted run"

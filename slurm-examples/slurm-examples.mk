@@ -1,5 +1,6 @@
 # slurm-examples/: files for users and administrators to copy, and the quickstart.
-EXTRA_DIST += slurm-examples/quickstart.sh slurm-examples/plugstack.conf slurm-examples/slurm.conf \
+EXTRA_DIST += slurm-examples/first-minute.sh slurm-examples/quickstart.sh \
+	slurm-examples/plugstack.conf slurm-examples/slurm.conf \
 	slurm-examples/ranks.sbatch \
 	slurm-examples/ring.c slurm-examples/ring.sbatch \
 	slurm-examples/scaling.sbatch \

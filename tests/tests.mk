@@ -183,7 +183,7 @@ EXTRA_DIST += tests/ckpt_hf.bats tests/ckpt_hf.py
 EXTRA_DIST += tests/readme.bats tests/gpt2_torch.bats tests/torch_reference.py \
 	tests/batchnorm.bats tests/zero.bats
 
-EXTRA_DIST += tests/generate.bats
+EXTRA_DIST += tests/generate.bats tests/first_minute.bats
 EXTRA_DIST += tests/config.bats tests/front.bats tests/report.bats tests/lib/events.py
 EXTRA_DIST += tests/trace.bats tests/tools/check_trace.py tests/tools/flip_bits.py \
 	tests/watchdog.bats
