@@ -71,13 +71,15 @@ same() { hf compare "$@" | tee said && grep '^#' said >&3; }
 }
 
 @test "muster-generate goes on as from_pretrained's model does" {
-    for name in fp32 shards bf16 old; do
-        theirs=$(hf greedy "$name" 12 5 99 0 130)
-        [ "$(muster-generate "$name" -q --ids -t 0 -n 12 -p "5 99 0 130" | xargs)" = "$theirs" ]
-        [ "$(wc -w <<<"$theirs")" -eq 16 ]
+    prompts=("5 99 0 130" 1 "77 77 78" "130 2 64 9 12 33" "100 101" "9 8 7 6 5 4 3")
+    for name in fp32 shards bf16 old llmc-fp32.bin; do
+        for prompt in "${prompts[@]}"; do
+            muster-generate "$name" -q --ids -t 0 -n 8 -p "$prompt" | xargs
+        done >ours.ids
+        hf greedy "${name/llmc-fp32.bin/fp32}" 8 "${prompts[@]}" | tail -n ${#prompts[@]} >their.ids
+        diff their.ids ours.ids
     done
-    [ "$(muster-generate llmc-fp32.bin -q --ids -t 0 -n 12 -p "5 99 0 130" | xargs)" = \
-        "$(hf greedy fp32 12 5 99 0 130)" ]
+    [ "$(cut -d' ' -f7- ours.ids | sort -u | wc -l)" -gt 2 ]
 }
 
 @test "a model of Hugging Face's gives its logits here: one file, shards, bare names, fp32, bf16, fp16" {

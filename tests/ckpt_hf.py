@@ -5,7 +5,8 @@
                                      muster-ckpt import takes, tokens, and the logits that each
                                      model gives
     ckpt_hf.py logits TOKENS DIR...  DIR/logits.hf of each directory, opened with from_pretrained
-    ckpt_hf.py greedy DIR N ID...    the N most probable tokens that follow, and those before
+    ckpt_hf.py greedy DIR N IDS...   a line for each prompt IDS, with the N most probable tokens
+                                     that follow
     ckpt_hf.py compare A B           files of fp32 that must agree to 1e-4
     ckpt_hf.py files DIR FILE...     every FILE opens with safetensors.torch.load_file; its
                                      tensors are those of DIR
@@ -75,14 +76,15 @@ def llmc(path, state, config, bf16):
         put(state["transformer.ln_f.bias"])
 
 
-def greedy(folder, count, *prompt):
+def greedy(folder, count, *prompts):
     import torch
     from transformers import GPT2LMHeadModel
     model = GPT2LMHeadModel.from_pretrained(folder, torch_dtype=torch.float32)
-    tokens = [int(word) for word in prompt]
-    for _ in range(int(count)):
-        tokens.append(int(logits_of(model, numpy.array([tokens]))[0, -1].argmax()))
-    print(*tokens)
+    for prompt in prompts:
+        tokens = [int(word) for word in prompt.split()]
+        for _ in range(int(count)):
+            tokens.append(int(logits_of(model, numpy.array([tokens]))[0, -1].argmax()))
+        print(*tokens)
 
 
 def make(folder):
