@@ -61,15 +61,13 @@ finish() {
 	PID=
 }
 
-# Kills the training in the middle, some steps after a checkpoint.
+# Kills the training in the middle.
 kill_in_the_middle() {
-	local half
-	printf -v half 'step-%08d' $((10 * EVERY))
-	until [ -e "killed/$half/manifest.json" ]; do
-		kill -0 "$PID" 2>/dev/null || { tail -n 5 killed.log; fail "the training ended too early"; }
+	until [ "$(last_step killed)" -ge $((STEPS / 2)) ] 2>/dev/null; do
+		kill -0 "$PID" 2>/dev/null || break
 		sleep 0.05
 	done
-	kill -9 "$PID"
+	kill -9 "$PID" 2>/dev/null || { tail -n 5 killed.log; fail "the training ended too early"; }
 	wait "$PID" 2>/dev/null
 	PID=
 	say "killed by SIGKILL after step $(last_step killed) of $STEPS; it goes on from its checkpoint"
