@@ -10,6 +10,7 @@ AC_DEFUN([MUSTER_SUMMARY], [
     cuBLASLt ............ $have_cublas
     cuDNN (attention) ... $have_cudnn
     NCCL ................ $have_nccl
+    BPE (tokenizers) .... $have_bpe
     dygraphs (report) ... $have_dygraphs
     unit tests .......... $have_cmocka
     FUSE (tests) ........ $have_fuse

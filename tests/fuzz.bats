@@ -38,6 +38,8 @@ fuzz() {
 
 @test "the metrics of a run stand any bytes" { fuzz run_table; }
 
+@test "tokenizers stand any file" { fuzz tokenizer; }
+
 @test "configuration files stand any bytes" { fuzz opt_config; }
 
 @test "the reader of owner.json stands any bytes" { fuzz owner; }

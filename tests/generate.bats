@@ -62,6 +62,25 @@ setup() { cd "$BATS_FILE_TMPDIR" || return; }
     [ ${#text} -eq 100 ]
 }
 
+@test "a model over BPE tokens writes text" {
+    command -v pcre2-config >/dev/null || skip "no PCRE2: apt-get install libpcre2-dev"
+    mkdir -p bpe
+    python3 "$MUSTER_TOP/tests/lib/small_tokenizer.py" book.txt 12 >bpe/tokenizer.json
+    muster-tokens -q -o bpe/train.bin -t bpe book.txt
+    muster-train --data bpe/train.bin --vocabulary 320 --layers 2 --width 48 --heads 3 \
+        --context 32 --global-batch 8 --learning-rate 0.01 --warmup-steps 5 --steps 300 \
+        --ckpt-dir bpe/run >/dev/null 2>&1
+    text=$(muster-generate bpe/run --tokenizer bpe -t 0 -p "the cat" -n 40)
+    echo "$text"
+    [[ $text = "${line}the cat sat on the mats."* ]]
+    # Beside the model it is found.
+    muster-ckpt export bpe/run bpe/exported >/dev/null
+    cp bpe/tokenizer.json bpe/exported
+    [ "$(muster-generate bpe/exported -t 0 -p "the cat" -n 40)" = "$text" ]
+    run -2 muster-generate run --tokenizer bpe
+    [[ $output = *"bpe has 269 tokens, and the model only 256"* ]]
+}
+
 @test "what it can't use" {
     run -2 muster-generate
     [[ $output = *"give a checkpoint, or a model of Hugging Face's or llm.c's"* ]]
@@ -84,7 +103,7 @@ setup() { cd "$BATS_FILE_TMPDIR" || return; }
     # A model whose tokens are no bytes, and one that is no GPT-2.
     train small --steps 2 >/dev/null 2>&1
     run -2 muster-generate small
-    [[ $output = *"the model's 64 tokens are no bytes, so their text is not known: give --ids"* ]]
+    [[ $output = *"the model's 64 tokens are no bytes: give the --tokenizer that made them"* ]]
     run -0 muster-generate small --ids -p 3 -n 4 -q
     [ "$(wc -w <<<"$output")" -eq 5 ]
     # A byte of the weights has changed.

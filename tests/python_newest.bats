@@ -81,6 +81,16 @@ unittests() {
         <(muster-curve board | awk '{ print $1, $2 }')
 }
 
+@test "BPE tokens are those of tokenizers and tiktoken" {
+    why=$(newest tokenizers tokenizers tiktoken) || skip "$why"
+    [ -x "$MUSTER_BUILD/tests/tools/text_tokens" ] || skip "this build has no BPE tokenizers"
+    run "$MUSTER_BUILD/venv-tokenizers/bin/python" "$MUSTER_TOP/tests/bpe_reference.py" \
+        "$MUSTER_BUILD/tests/tools/text_tokens" "$BATS_TEST_TMPDIR"
+    echo "$output"
+    [ "$status" -eq 0 ]
+    [ "$(grep -c ' are equal$' <<<"$output")" -eq 3 ]
+}
+
 # torchrun passes its own SIGTERM on to the ranks, and waits for them.
 @test "torchrun: a notice saves the state, and the next start goes on from there" {
     [ -e "$MUSTER_BUILD/venv-torch/complete" ] || skip "no PyTorch"

@@ -42,6 +42,7 @@ include tests/unit/runs/runs.mk
 include tests/unit/shim/shim.mk
 include tests/unit/slurm/slurm.mk
 include tests/unit/telemetry/telemetry.mk
+include tests/unit/text/text.mk
 include tests/unit/trainer/comm/comm.mk
 include tests/unit/trainer/cpu/cpu.mk
 include tests/unit/trainer/cuda/host/host.mk
@@ -85,6 +86,10 @@ check_PROGRAMS += tests/tools/ckpt_writer
 tests_tools_ckpt_writer_SOURCES = tests/tools/ckpt_writer.c tests/tools/ckpt_sample.c \
 	tests/tools/ckpt_sample.h
 tests_tools_ckpt_writer_LDADD = libcheckpoint.la
+if HAVE_BPE
+check_PROGRAMS += tests/tools/text_tokens
+tests_tools_text_tokens_LDADD = libtext.la
+endif
 partial_io = tests/tools/partial_io.c tests/tools/partial_io.h
 check_LTLIBRARIES = tests/tools/partial_io.la
 tests_tools_partial_io_la_SOURCES = $(partial_io)
@@ -184,7 +189,8 @@ EXTRA_DIST += tests/readme.bats tests/gpt2_torch.bats tests/torch_reference.py \
 	tests/batchnorm.bats tests/zero.bats
 
 EXTRA_DIST += tests/generate.bats tests/first_minute.bats
-EXTRA_DIST += tests/config.bats tests/front.bats tests/report.bats tests/lib/events.py
+EXTRA_DIST += tests/config.bats tests/front.bats tests/report.bats tests/lib/events.py \
+	tests/lib/small_tokenizer.py tests/bpe_reference.py
 EXTRA_DIST += tests/trace.bats tests/tools/check_trace.py tests/tools/flip_bits.py \
 	tests/watchdog.bats
 EXTRA_DIST += tests/train.bats tests/elastic.bats tests/mpirun.bats tests/saving.bats \
@@ -232,6 +238,7 @@ EXTRA_DIST += tests/sanitize.bats tests/sanitize_threads.bats tests/hardening.ba
 	tests/fuzz/fuzz_tokens.c tests/fuzz/fuzz_attempts.c tests/fuzz/fuzz_checkpoint.c \
 	tests/fuzz/fuzz_ckptd_proto.c tests/fuzz/fuzz_comm_conn.c tests/fuzz/fuzz_rank_links.c \
 	tests/fuzz/fuzz_step_word.c tests/fuzz/fuzz_opt_config.c tests/fuzz/fuzz_run_table.c \
+	tests/fuzz/fuzz_tokenizer.c \
 	tests/fuzz/fuzz_first_end.c tests/fuzz/fuzz_import.c tests/fuzz/fuzz_bootstrap.c \
 	tests/fuzz/fuzz_hostlist.c tests/fuzz/fuzz_layout.c tests/fuzz/fuzz_rank_env.c \
 	tests/fuzz/fuzz_spank_args.c tests/fuzz/fuzz_owner.c tests/fuzz/fuzz_part.c \

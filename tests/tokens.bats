@@ -152,3 +152,40 @@ writing() { compgen -G '.out.bin.*' >/dev/null; }
         [ "$(ls -A)" = pipe ]
     done
 }
+
+@test "a tokenizer's tokens are the text, with a separator after each file" {
+    command -v pcre2-config >/dev/null || skip "no PCRE2: apt-get install libpcre2-dev"
+    for _ in {1..40}; do cat "$MUSTER_TOP"/doc/*.md; done >book
+    printf 'caf\303\251 \360\237\230\200' >short
+    python3 "$MUSTER_TOP/tests/lib/small_tokenizer.py" "$MUSTER_TOP/README.md" 300 >tokenizer.json
+    run "$tokens" -o out.bin -t tokenizer.json -s '<|endoftext|>' book short
+    echo "$output"
+    [ "$status" -eq 0 ]
+    [[ $output = *" tokens in out.bin (tokenizer.json: vocabulary 557)" ]]
+    python3 - <<'END'
+import json, struct
+value = json.load(open("tokenizer.json"))
+itself = [*range(33, 127), *range(161, 173), *range(174, 256)]
+others = [byte for byte in range(256) if byte not in itself]
+byte_of = {**{chr(b): b for b in itself}, **{chr(256 + i): b for i, b in enumerate(others)}}
+text = {i: bytes(byte_of[c] for c in token) for token, i in value["model"]["vocab"].items()}
+data = open("out.bin", "rb").read()[1024:]
+ids = struct.unpack(f"<{len(data) // 2}H", data)
+ends = [i for i, token in enumerate(ids) if token == 556]
+assert len(ends) == 2 and ends[1] == len(ids) - 1
+decode = lambda part: b"".join(text[token] for token in part)
+assert decode(ids[:ends[0]]) == open("book", "rb").read()
+assert decode(ids[ends[0] + 1:-1]) == open("short", "rb").read()
+assert len(ids) < 0.7 * len(open("book", "rb").read())
+END
+    # The same by one thread, and from the folder of the tokenizer.
+    OMP_NUM_THREADS=1 "$tokens" -q -o one.bin -t . -s '<|endoftext|>' book short
+    cmp one.bin out.bin
+    rm one.bin out.bin
+    printf 'ab\377' >bad
+    complains 65 "bad: text: the byte 0xff at offset 2 is not UTF-8" -o x.bin -t . bad
+    complains 2 "tokenizer.json has no token \"<s>\" for --separator" -o x.bin -t tokenizer.json \
+        -s '<s>' short
+    complains 2 "--separator is a token of --tokenizer: give both" -o x.bin -s '<s>' short
+    complains 65 "couldn't use short: line 1" -o x.bin -t short short
+}

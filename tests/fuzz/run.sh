@@ -11,7 +11,7 @@ seconds=${1-20}
 [ $# -gt 0 ] || set -- attempts checkpoint ckptd_proto comm_conn rank_links first_end bootstrap \
     hostlist import layout \
     manifest npy opt_config owner part pmi2_wire gemm_plans rank_env run_table safetensors \
-    spank_args step_word flight tokens
+    spank_args step_word flight tokenizer tokens
 compiler=${FUZZ_CC:-clang}
 work=$(mktemp -d)
 trap 'rm -rf "$work"' EXIT
@@ -33,6 +33,9 @@ sources() {
             "${base[@]}"
         ;;
     comm_conn) echo trainer/comm/comm_conn.c ;;
+    tokenizer)
+        echo text/{bpe,text_split,tokenizer,tokenizer_read}.c -lpcre2-8 -lutf8proc "${base[@]}"
+        ;;
     run_table) echo runs/run_table.c "${base[@]}" ;;
     rank_links)
         echo launch/rank_links.c launch/run_key.c common/{acceptor,siphash}.c "${base[@]}"

@@ -109,18 +109,32 @@ struct token_writer *token_writer_create(const char *path, bool replace, struct 
 	return NULL;
 }
 
-int token_writer_add(struct token_writer *writer, const unsigned char *bytes, size_t count,
+int token_writer_add_ids(struct token_writer *writer, const int32_t *ids, size_t count,
 	struct err *err)
 {
 	unsigned char out[2 * 8192];
 	for (size_t done = 0; done < count;) {
 		size_t n = count - done < 8192 ? count - done : 8192;
 		for (size_t i = 0; i < n; i++)
-			bytes_put_le16(out + 2 * i, bytes[done + i]);
+			bytes_put_le16(out + 2 * i, (uint16_t)ids[done + i]);
 		if (io_write_full(writer->fd, out, 2 * n) < 0)
 			return write_error(writer, "write", err);
 		done += n;
 		writer->tokens += n;
+	}
+	return 0;
+}
+
+int token_writer_add(struct token_writer *writer, const unsigned char *bytes, size_t count,
+	struct err *err)
+{
+	int32_t ids[8192];
+	for (size_t done = 0, n; done < count; done += n) {
+		n = count - done < 8192 ? count - done : 8192;
+		for (size_t i = 0; i < n; i++)
+			ids[i] = bytes[done + i];
+		if (token_writer_add_ids(writer, ids, n, err) < 0)
+			return -1;
 	}
 	return 0;
 }

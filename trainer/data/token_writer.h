@@ -13,11 +13,17 @@
 
 struct token_writer;
 
+#define TOKEN_WRITER_VOCABULARY 65536 /* that its 16 bits can tell apart */
+
 /* Without `replace`, an existing `path` is refused (EXIT_USAGE). NULL on error. */
 struct token_writer *token_writer_create(const char *path, bool replace, struct err *err);
 
 /* Appends one token for each byte. */
 int token_writer_add(struct token_writer *writer, const unsigned char *bytes, size_t count,
+	struct err *err);
+
+/* Appends tokens below TOKEN_WRITER_VOCABULARY. */
+int token_writer_add_ids(struct token_writer *writer, const int32_t *ids, size_t count,
 	struct err *err);
 
 /* The tokens so far, and the most that the file's layout can count. */

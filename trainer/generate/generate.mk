@@ -4,5 +4,5 @@ libtrainer_a_SOURCES += \
 	trainer/generate/token_choice.c trainer/generate/token_choice.h
 bin_PROGRAMS += muster-generate
 muster_generate_SOURCES = trainer/generate/muster_generate.c
-muster_generate_LDADD = $(trainer_LIBS) libckptcmd.la libcheckpoint.la libcommon.la
+muster_generate_LDADD = $(trainer_LIBS) libckptcmd.la libcheckpoint.la libtext.la libcommon.la
 # End of generate.mk

@@ -9,6 +9,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 #ifdef _OPENMP
 #include <omp.h>
 #endif
@@ -20,6 +21,7 @@
 #include "common/descriptors.h"
 #include "common/io.h"
 #include "common/number.h"
+#include "text/tokenizer.h"
 #include "trainer/generate/decoder.h"
 #include "trainer/generate/token_choice.h"
 
@@ -27,13 +29,22 @@
 #define BYTE_TOKENS 256 /* vocabulary of a model whose tokens are bytes */
 
 struct arguments {
-	const char *model, *prompt, *prompt_file;
+	const char *model, *prompt, *prompt_file, *tokenizer_path;
+	struct tokenizer *tokenizer; /* NULL: bytes */
 	struct token_choice choice;
 	int64_t tokens, count, threads;
 	bool ids, half, quiet;
 };
 
-enum { KEY_PROMPT_FILE = 256, KEY_TOP_K, KEY_TOP_P, KEY_IDS, KEY_DTYPE, KEY_THREADS };
+enum {
+	KEY_PROMPT_FILE = 256,
+	KEY_TOP_K,
+	KEY_TOP_P,
+	KEY_IDS,
+	KEY_DTYPE,
+	KEY_THREADS,
+	KEY_TOKENIZER
+};
 
 static const struct argp_option options[] = {
 	{ "prompt", 'p', "TEXT", 0, "the text to go on from (default: a line feed)", 0 },
@@ -50,6 +61,9 @@ static const struct argp_option options[] = {
 		"draw from the most probable tokens that reach this probability together (default: 0.95)",
 		0 },
 	{ "seed", 's', "N", 0, "of the random numbers; the same seed writes the same text (default: 1)",
+		0 },
+	{ "tokenizer", KEY_TOKENIZER, "FILE", 0,
+		"a tokenizer.json of Hugging Face's (default: the one in MODEL; else tokens are bytes)",
 		0 },
 	{ "ids", KEY_IDS, NULL, 0, "the prompt and the output are numbers of tokens", 0 },
 	{ "dtype", KEY_DTYPE, "fp32|bf16", 0,
@@ -105,6 +119,7 @@ static error_t parse_one(int key, char *arg, struct argp_state *state)
 		return 0;
 	case KEY_TOP_P: given->choice.top_p = parse_real("top-p", arg, 0, 1, state); return 0;
 	case 's': parse_seed(arg, &given->choice.seed, state); return 0;
+	case KEY_TOKENIZER: given->tokenizer_path = arg; return 0;
 	case KEY_IDS: given->ids = true; return 0;
 	case KEY_DTYPE: given->half = parse_dtype(arg, state); return 0;
 	case KEY_THREADS: given->threads = parse_count("threads", arg, 1, 4096, state); return 0;
@@ -126,12 +141,7 @@ static error_t parse_one(int key, char *arg, struct argp_state *state)
 
 /* ---- the prompt ---- */
 
-struct tokens {
-	int32_t *ids;
-	size_t count, room;
-};
-
-static int add_token(struct tokens *tokens, int32_t id, struct err *err)
+static int add_token(struct token_list *tokens, int32_t id, struct err *err)
 {
 	if (tokens->count == tokens->room) {
 		const size_t room = tokens->room ? 2 * tokens->room : 256;
@@ -146,7 +156,7 @@ static int add_token(struct tokens *tokens, int32_t id, struct err *err)
 }
 
 /* Numbers between spaces or commas. */
-static int parse_ids(char *text, const struct gpt2_config *config, struct tokens *tokens,
+static int parse_ids(char *text, const struct gpt2_config *config, struct token_list *tokens,
 	struct err *err)
 {
 	static const char between[] = " ,\t\r\n";
@@ -187,39 +197,85 @@ static int32_t first_token(const struct gpt2_config *config)
 	return config->begin >= 0 ? (int32_t)config->begin : config->vocabulary > '\n' ? '\n' : 0;
 }
 
+/* Makes tokens of the prompt as they were made of the training's text. */
+static int encode(const struct arguments *given, char *text, size_t size,
+	const struct gpt2_config *config, struct token_list *prompt, struct err *err)
+{
+	if (given->ids)
+		return parse_ids(text, config, prompt, err);
+	if (given->tokenizer) {
+		struct tokenizer_work *work = tokenizer_work_create(given->tokenizer);
+		const int rc = work ? tokenizer_encode(given->tokenizer, work, text, size, 0, prompt, err)
+							: err_set(err, "prompt: out of memory");
+		tokenizer_work_destroy(work);
+		return rc < 0 ? err_prefix(err, "prompt") : 0;
+	}
+	for (size_t i = 0; i < size; i++)
+		if (add_token(prompt, (unsigned char)text[i], err) < 0)
+			return -1;
+	return 0;
+}
+
 static int read_prompt(const struct arguments *given, const struct gpt2_config *config,
-	struct tokens *prompt, struct err *err)
+	struct token_list *prompt, struct err *err)
 {
 	AUTO_FREE char *text = NULL;
 	size_t size;
-	if (!given->ids && config->vocabulary != BYTE_TOKENS)
-		return err_fail(err, EXIT_USAGE,
-			"the model's %" PRId64 " tokens are no bytes, so their text is not known: give --ids, "
-			"and numbers of tokens",
-			config->vocabulary);
 	if (read_text(given, &text, &size, err) < 0
-		|| (given->ids && parse_ids(text, config, prompt, err) < 0))
+		|| encode(given, text, size, config, prompt, err) < 0)
 		return -1;
-	for (size_t i = 0; !given->ids && i < size; i++)
-		if (add_token(prompt, (unsigned char)text[i], err) < 0)
-			return -1;
 	return prompt->count ? 0 : add_token(prompt, first_token(config), err);
+}
+
+/* Finds what spells the tokens. A tokenizer may have fewer tokens than the model, which is often
+ * padded. */
+static int open_tokenizer(struct arguments *given, const struct gpt2_config *config,
+	struct err *err)
+{
+	AUTO_FREE char *beside = NULL;
+	const char *path = given->tokenizer_path;
+	if (given->ids)
+		return 0;
+	if (!path && asprintf(&beside, "%s/tokenizer.json", given->model) < 0)
+		return err_set(err, "tokenizer: out of memory");
+	if (!path && access(beside, F_OK) == 0)
+		path = beside;
+	if (!path && config->vocabulary == BYTE_TOKENS)
+		return 0;
+	if (!path)
+		return err_fail(err, EXIT_USAGE,
+			"the model's %" PRId64 " tokens are no bytes: give the --tokenizer that made them, or "
+			"--ids and numbers of tokens",
+			config->vocabulary);
+	given->tokenizer = tokenizer_open(path, err);
+	if (!given->tokenizer)
+		return -1;
+	if (tokenizer_vocabulary(given->tokenizer) > config->vocabulary)
+		return err_fail(err, EXIT_USAGE,
+			"tokenizer: %s has %" PRId32 " tokens, and the model only %" PRId64
+			": give the one that made its tokens",
+			path, tokenizer_vocabulary(given->tokenizer), config->vocabulary);
+	return 0;
 }
 
 /* ---- the text ---- */
 
 static int print_token(const struct arguments *given, int32_t token, struct err *err)
 {
+	size_t size = 1;
+	const char byte = (char)token, *bytes = &byte;
 	if (given->ids)
 		printf("%" PRId32 " ", token);
-	else
-		putchar(token);
+	else if (given->tokenizer)
+		bytes = tokenizer_bytes(given->tokenizer, token, &size);
+	if (!given->ids && bytes)
+		fwrite(bytes, 1, size, stdout);
 	return io_flush_output(err);
 }
 
 /* Feeds the last ones of all tokens that fit. Where the context is full, the older half of it is
  * forgotten. */
-static int feed(struct decoder *decoder, const struct tokens *all, size_t fed, float *logits,
+static int feed(struct decoder *decoder, const struct token_list *all, size_t fed, float *logits,
 	struct err *err)
 {
 	const size_t context = (size_t)decoder_config(decoder)->context;
@@ -232,8 +288,8 @@ static int feed(struct decoder *decoder, const struct tokens *all, size_t fed, f
 	return decoder_feed(decoder, all->ids + from, all->count - from, logits, err);
 }
 
-static int write_text(const struct arguments *given, struct decoder *decoder, struct tokens *tokens,
-	uint32_t sequence, struct err *err)
+static int write_text(const struct arguments *given, struct decoder *decoder,
+	struct token_list *tokens, uint32_t sequence, struct err *err)
 {
 	const size_t vocabulary = (size_t)decoder_config(decoder)->vocabulary;
 	AUTO_FREE float *logits = malloc(vocabulary * sizeof *logits);
@@ -275,10 +331,12 @@ static struct model_source *open_source(const char *path, struct err *err)
 	return is_ckpt_dir ? ckpt_model_open(path, err) : model_source_open(path, err);
 }
 
-static int generate(const struct arguments *given, struct decoder *decoder, struct err *err)
+static int generate(struct arguments *given, struct decoder *decoder, struct err *err)
 {
-	struct tokens tokens = { 0 };
-	int rc = read_prompt(given, decoder_config(decoder), &tokens, err);
+	struct token_list tokens = { 0 };
+	int rc = open_tokenizer(given, decoder_config(decoder), err);
+	if (rc == 0)
+		rc = read_prompt(given, decoder_config(decoder), &tokens, err);
 	const double began = clock_now();
 	for (int64_t i = 0; rc == 0 && i < given->count; i++)
 		rc = write_text(given, decoder, &tokens, (uint32_t)i, err);
@@ -289,10 +347,11 @@ static int generate(const struct arguments *given, struct decoder *decoder, stru
 			(double)(given->tokens * given->count) / seconds,
 			(double)decoder_weight_bytes(decoder) * 1e-6);
 	free(tokens.ids);
+	tokenizer_close(given->tokenizer);
 	return rc < 0 ? -1 : io_flush_output(err);
 }
 
-static int run(const struct arguments *given, struct err *err)
+static int run(struct arguments *given, struct err *err)
 {
 	struct model_source *source = open_source(given->model, err);
 	if (!source)

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* muster-tokens makes a token file from text. Each byte is a token, so the vocabulary is 256. */
+/* muster-tokens makes a token file from text: each byte is a token, or a tokenizer makes them. */
 #include "config.h"
 
 #include <argp.h>
@@ -19,13 +19,14 @@
 #include "common/err.h"
 #include "common/io.h"
 #include "common/number.h"
+#include "text/text_encoder.h"
 #include "trainer/data/token_writer.h"
 
 #define READ_BYTES (1 << 20)
 #define PROGRESS_SECONDS 0.5
 
 struct options {
-	const char *output, *validation_output;
+	const char *output, *validation_output, *tokenizer, *separator;
 	double fraction; /* of the text, for validation; 0: `bytes` counts */
 	uint64_t bytes;
 	bool validation, force, quiet;
@@ -38,6 +39,10 @@ struct work {
 	const struct options *options;
 	struct token_writer *training, *validation; /* `validation` is NULL without --validation */
 	unsigned char *block;
+	struct tokenizer *tokenizer; /* NULL: bytes */
+	struct text_encoder *encoder;
+	int32_t separator; /* -1: none */
+	uint64_t read;     /* bytes */
 	uint64_t expected; /* bytes of all inputs; 0: not known */
 	bool progress;
 	double shown; /* clock_now() at the last progress line */
@@ -86,6 +91,12 @@ static const struct argp_option option_rows[] = {
 		"bytes such as 100000 or 64K (default: nothing)",
 		0 },
 	{ "validation-output", 'V', "FILE", 0, "where that goes; needed with --validation", 0 },
+	{ "tokenizer", 't', "FILE", 0,
+		"a tokenizer.json of Hugging Face's with byte-level BPE, or the directory that it lies in "
+		"(default: each byte is a token)",
+		0 },
+	{ "separator", 's', "TOKEN", 0,
+		"the token to put after each FILE, such as '<|endoftext|>' (default: none)", 0 },
 	{ "force", 'f', NULL, 0, "replace files that exist (default: refuse)", 0 },
 	{ "quiet", 'q', NULL, 0,
 		"no progress and no summary (default: a summary, and progress on a terminal)", 0 },
@@ -98,6 +109,8 @@ static void check_options(const struct options *options, struct argp_state *stat
 		argp_error(state, "--output is missing: give the token file to write");
 	if (options->validation != !!options->validation_output)
 		argp_error(state, "--validation and --validation-output go together");
+	if (options->separator && !options->tokenizer)
+		argp_error(state, "--separator is a token of --tokenizer: give both");
 }
 
 static error_t parse_option(int key, char *arg, struct argp_state *state)
@@ -106,6 +119,8 @@ static error_t parse_option(int key, char *arg, struct argp_state *state)
 	switch (key) {
 	case 'o': options->output = arg; return 0;
 	case 'V': options->validation_output = arg; return 0;
+	case 't': options->tokenizer = arg; return 0;
+	case 's': options->separator = arg; return 0;
 	case 'f': options->force = true; return 0;
 	case 'q': options->quiet = true; return 0;
 	case 'v':
@@ -168,7 +183,7 @@ static uint64_t total_size(const struct options *options)
 
 static void show_progress(struct work *work)
 {
-	double done = (double)token_writer_tokens(work->training), now = clock_now();
+	double done = (double)work->read, now = clock_now();
 	if (!work->progress || now - work->shown < PROGRESS_SECONDS)
 		return;
 	work->shown = now;
@@ -185,6 +200,34 @@ static void end_progress(const struct work *work)
 		fputs("\r\x1b[K", stderr);
 }
 
+static int take_ids(void *arg, const int32_t *ids, size_t count, struct err *err)
+{
+	struct work *work = arg;
+	return check_count(work, token_writer_tokens(work->training) + count, err) < 0
+		? -1
+		: token_writer_add_ids(work->training, ids, count, err);
+}
+
+static int add_block(struct work *work, const char *name, size_t size, struct err *err)
+{
+	if (work->encoder)
+		return text_encoder_add(work->encoder, (char *)work->block, size, err) < 0
+			? err_prefix(err, "%s", name)
+			: 0;
+	return check_count(work, token_writer_tokens(work->training) + size, err) < 0
+		? -1
+		: token_writer_add(work->training, work->block, size, err);
+}
+
+static int end_document(struct work *work, const char *name, struct err *err)
+{
+	if (!work->encoder)
+		return 0;
+	if (text_encoder_end(work->encoder, err) < 0)
+		return err_prefix(err, "%s", name);
+	return work->separator < 0 ? 0 : take_ids(work, &work->separator, 1, err);
+}
+
 static int add_stream(struct work *work, int fd, const char *name, struct err *err)
 {
 	for (;;) {
@@ -197,10 +240,9 @@ static int add_stream(struct work *work, int fd, const char *name, struct err *e
 			return err_fail(err, io_status_or(errno, EXIT_DATA), "text: couldn't read %s: %m",
 				name);
 		if (n == 0)
-			return 0;
-		if (check_count(work, token_writer_tokens(work->training) + (uint64_t)n, err) < 0)
-			return -1;
-		if (token_writer_add(work->training, work->block, (size_t)n, err) < 0)
+			return end_document(work, name, err);
+		work->read += (uint64_t)n;
+		if (add_block(work, name, (size_t)n, err) < 0)
 			return -1;
 		show_progress(work);
 	}
@@ -269,11 +311,33 @@ static int open_outputs(struct work *work, struct err *err)
 	return 0;
 }
 
+static int open_tokenizer(struct work *work, struct err *err)
+{
+	const struct options *options = work->options;
+	if (!options->tokenizer)
+		return 0;
+	work->tokenizer = tokenizer_open(options->tokenizer, err);
+	if (!work->tokenizer)
+		return -1;
+	if (tokenizer_vocabulary(work->tokenizer) > TOKEN_WRITER_VOCABULARY)
+		return err_fail(err, EXIT_USAGE,
+			"tokenizer: %s has %" PRId32
+			" tokens, more than the %d that the 16 bits of a token file tell apart",
+			options->tokenizer, tokenizer_vocabulary(work->tokenizer), TOKEN_WRITER_VOCABULARY);
+	if (options->separator)
+		work->separator = tokenizer_find(work->tokenizer, options->separator);
+	if (options->separator && work->separator < 0)
+		return err_fail(err, EXIT_USAGE, "tokenizer: %s has no token \"%s\" for --separator",
+			options->tokenizer, options->separator);
+	work->encoder = text_encoder_create(work->tokenizer, take_ids, work);
+	return work->encoder ? 0 : err_set(err, "tokenizer: out of memory");
+}
+
 static int make_tokens(struct work *work, struct err *err)
 {
-	if (open_outputs(work, err) < 0)
+	if (open_tokenizer(work, err) < 0 || open_outputs(work, err) < 0)
 		return -1;
-	if (work->expected && check_count(work, work->expected, err) < 0)
+	if (work->expected && !work->encoder && check_count(work, work->expected, err) < 0)
 		return -1;
 	if (add_inputs(work, err) < 0 || split(work, err) < 0)
 		return -1;
@@ -287,13 +351,18 @@ static void summarize(const struct work *work)
 	if (work->validation)
 		fprintf(stderr, ", %" PRIu64 " in %s", token_writer_tokens(work->validation),
 			work->options->validation_output);
-	fputs(" (bytes: vocabulary 256)\n", stderr);
+	if (work->tokenizer)
+		fprintf(stderr, " (%s: vocabulary %" PRId32 ")\n", work->options->tokenizer,
+			tokenizer_vocabulary(work->tokenizer));
+	else
+		fputs(" (bytes: vocabulary 256)\n", stderr);
 }
 
 static int run(const struct options *options)
 {
 	struct err err;
 	struct work work = { .options = options,
+		.separator = -1,
 		.expected = total_size(options),
 		.progress = !options->quiet && isatty(STDERR_FILENO) };
 	int rc = make_tokens(&work, &err);
@@ -304,6 +373,8 @@ static int run(const struct options *options)
 		summarize(&work);
 	token_writer_destroy(work.validation);
 	token_writer_destroy(work.training);
+	text_encoder_destroy(work.encoder);
+	tokenizer_close(work.tokenizer);
 	free(work.block);
 	return rc < 0 ? (int)err.status : EXIT_OK;
 }
@@ -313,11 +384,12 @@ int main(int argc, char **argv)
 	static const struct argp argp = { .options = option_rows,
 		.parser = parse_option,
 		.args_doc = "[FILE...]",
-		.doc = "Makes a token file for muster-train from text: the FILEs one after the other, or "
-			   "standard input (also '-').\vEach byte is a token, so the vocabulary is 256. The "
-			   "files appear under their names only when they are whole and durable.\n\nExit "
-			   "status: 0 done, 1 a fault, 2 wrong usage, 65 a text that can't be read or used, 69 "
-			   "a full or failing disk." };
+		.doc =
+			"Makes a token file for muster-train from text: the FILEs one after the other, or "
+			"standard input (also '-').\vEach byte is a token, so the vocabulary is 256, unless "
+			"--tokenizer names another. The files appear under their names only when they are "
+			"whole and durable.\n\nExit status: 0 done, 1 a fault, 2 wrong usage, 65 a text that "
+			"can't be read or used, 69 a full or failing disk." };
 	struct options options = { 0 };
 	descriptors_raise();
 	argp_program_version = PACKAGE_STRING;

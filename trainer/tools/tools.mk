@@ -9,5 +9,5 @@ muster_train_LDADD += libncclbootstrap.la liblaunch.la libcommon.la $(NCCL_RPATH
 endif
 endif
 muster_tokens_SOURCES = trainer/tools/muster_tokens.c
-muster_tokens_LDADD = libtrainer.a libcommon.la
+muster_tokens_LDADD = libtrainer.a libtext.la libcommon.la
 # End of tools.mk

@@ -1,0 +1,160 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Collects chunks until there are some for each thread, and encodes them at once. */
+#include "config.h"
+
+#include "text/text_encoder.h"
+
+#include <stdbool.h>
+#include <stdlib.h>
+#include <string.h>
+#ifdef _OPENMP
+#include <omp.h>
+#endif
+
+#define CHUNK ((size_t)1 << 20) /* bytes, about */
+#define CHUNKS_A_THREAD 4
+
+struct chunk {
+	char *text;
+	size_t size;
+	uint64_t offset; /* in the document */
+	struct token_list list;
+	int rc;
+	struct err err;
+};
+
+struct text_encoder {
+	const struct tokenizer *tokenizer;
+	text_encoder_sink *sink;
+	void *arg;
+	char *pending; /* text that is in no chunk yet */
+	size_t size, room;
+	uint64_t offset; /* of `pending` in the document */
+	struct chunk *chunks;
+	int count, most;
+	struct tokenizer_work **works; /* of each thread */
+	int threads;
+};
+
+static int thread_count(void)
+{
+#ifdef _OPENMP
+	return omp_get_max_threads();
+#else
+	return 1;
+#endif
+}
+
+static int thread_number(void)
+{
+#ifdef _OPENMP
+	return omp_get_thread_num();
+#else
+	return 0;
+#endif
+}
+
+struct text_encoder *text_encoder_create(const struct tokenizer *tokenizer, text_encoder_sink *sink,
+	void *arg)
+{
+	struct text_encoder *encoder = calloc(1, sizeof *encoder);
+	if (!encoder)
+		return NULL;
+	*encoder = (struct text_encoder) { .tokenizer = tokenizer, .sink = sink, .arg = arg };
+	encoder->threads = thread_count();
+	encoder->most = encoder->threads * CHUNKS_A_THREAD;
+	encoder->chunks = calloc((size_t)encoder->most, sizeof *encoder->chunks);
+	encoder->works = calloc((size_t)encoder->threads, sizeof *encoder->works);
+	bool made = encoder->chunks && encoder->works;
+	for (int i = 0; made && i < encoder->threads; i++)
+		made = (encoder->works[i] = tokenizer_work_create(tokenizer)) != NULL;
+	if (made)
+		return encoder;
+	text_encoder_destroy(encoder);
+	return NULL;
+}
+
+void text_encoder_destroy(struct text_encoder *encoder)
+{
+	if (!encoder)
+		return;
+	for (int i = 0; encoder->chunks && i < encoder->most; i++) {
+		free(encoder->chunks[i].text);
+		free(encoder->chunks[i].list.ids);
+	}
+	for (int i = 0; encoder->works && i < encoder->threads; i++)
+		tokenizer_work_destroy(encoder->works[i]);
+	free(encoder->chunks);
+	free(encoder->works);
+	free(encoder->pending);
+	free(encoder);
+}
+
+/* Encodes all chunks, and hands their tokens on in order. */
+static int run(struct text_encoder *encoder, struct err *err)
+{
+	const int count = encoder->count;
+#pragma omp parallel for schedule(dynamic)
+	for (int i = 0; i < count; i++) {
+		struct chunk *chunk = &encoder->chunks[i];
+		chunk->list.count = 0;
+		chunk->rc = tokenizer_encode(encoder->tokenizer, encoder->works[thread_number()],
+			chunk->text, chunk->size, chunk->offset, &chunk->list, &chunk->err);
+		free(chunk->text);
+		chunk->text = NULL;
+	}
+	encoder->count = 0;
+	for (int i = 0; i < count; i++) {
+		struct chunk *chunk = &encoder->chunks[i];
+		if (chunk->rc < 0) {
+			*err = chunk->err;
+			return -1;
+		}
+		if (chunk->list.count > 0
+			&& encoder->sink(encoder->arg, chunk->list.ids, chunk->list.count, err) < 0)
+			return -1;
+	}
+	return 0;
+}
+
+/* Makes a chunk of the first `size` bytes that are pending. */
+static int cut(struct text_encoder *encoder, size_t size, struct err *err)
+{
+	struct chunk *chunk = &encoder->chunks[encoder->count];
+	chunk->text = malloc(size);
+	if (!chunk->text)
+		return err_set(err, "text: out of memory");
+	memcpy(chunk->text, encoder->pending, size);
+	chunk->size = size;
+	chunk->offset = encoder->offset;
+	encoder->size -= size;
+	encoder->offset += size;
+	memmove(encoder->pending, encoder->pending + size, encoder->size);
+	return ++encoder->count == encoder->most ? run(encoder, err) : 0;
+}
+
+int text_encoder_add(struct text_encoder *encoder, const char *text, size_t size, struct err *err)
+{
+	if (encoder->size + size > encoder->room) {
+		const size_t room = 2 * (encoder->size + size) + CHUNK;
+		char *grown = realloc(encoder->pending, room);
+		if (!grown)
+			return err_set(err, "text: out of memory");
+		encoder->pending = grown;
+		encoder->room = room;
+	}
+	memcpy(encoder->pending + encoder->size, text, size);
+	encoder->size += size;
+	if (encoder->size < CHUNK)
+		return 0;
+	const size_t at = tokenizer_cut(encoder->tokenizer, encoder->pending, encoder->size);
+	return at ? cut(encoder, at, err) : 0;
+}
+
+int text_encoder_end(struct text_encoder *encoder, struct err *err)
+{
+	if ((encoder->size > 0 && cut(encoder, encoder->size, err) < 0) || run(encoder, err) < 0)
+		return -1;
+	encoder->offset = 0;
+	return 0;
+}

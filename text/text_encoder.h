@@ -1,0 +1,29 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Encodes documents of any length on all cores: cuts them where their tokens do not change by it,
+ * and hands the tokens on in the order of the text. */
+#ifndef MUSTER_TEXT_ENCODER_H
+#define MUSTER_TEXT_ENCODER_H
+
+#include <stddef.h>
+#include <stdint.h>
+
+#include "common/err.h"
+#include "text/tokenizer.h"
+
+struct text_encoder;
+
+/* Takes the next tokens; -1 with err set ends the work. */
+typedef int text_encoder_sink(void *arg, const int32_t *ids, size_t count, struct err *err);
+
+/* OpenMP's threads encode. NULL when out of memory. */
+struct text_encoder *text_encoder_create(const struct tokenizer *tokenizer, text_encoder_sink *sink,
+	void *arg);
+void text_encoder_destroy(struct text_encoder *encoder);
+
+/* Adds text to the document. What is not UTF-8 is named by its offset in the document. */
+int text_encoder_add(struct text_encoder *encoder, const char *text, size_t size, struct err *err);
+
+/* The document is whole: all its tokens have gone to the sink after this. */
+int text_encoder_end(struct text_encoder *encoder, struct err *err);
+
+#endif
