@@ -189,3 +189,32 @@ END
     complains 2 "--separator is a token of --tokenizer: give both" -o x.bin -s '<s>' short
     complains 65 "couldn't use short: line 1" -o x.bin -t short short
 }
+
+@test "on a terminal the last line says what comes next, and elsewhere nothing does" {
+    command -v script >/dev/null || skip "no script(1): apt-get install bsdutils"
+    seq 1 30000 >numbers
+    script -qec "$tokens -o out.bin numbers" typescript </dev/null >/dev/null
+    grep -q '^next: muster-train --data out.bin --vocabulary 256 --ckpt-dir run1' typescript
+    run "$tokens" -f -o out.bin numbers
+    [[ $output != *next:* ]]
+    [ -x "$MUSTER_BUILD/muster-train" ] || skip "this build has no trainer"
+    train="$MUSTER_BUILD/muster-train --data out.bin --vocabulary 256 --layers 1 --width 16"
+    train+=" --heads 2 --context 16 --global-batch 4 --steps 3 --threads 1"
+    script -qec "$train --ckpt-dir run1" typescript </dev/null >/dev/null
+    grep -q '^next: muster-generate run1, or muster-report run1' typescript
+    # shellcheck disable=SC2086
+    run $train --ckpt-dir run2
+    [ "$status" -eq 0 ]
+    [[ $output != *next:* ]]
+}
+
+@test "a bar is drawn on a terminal while text is read" {
+    command -v script >/dev/null || skip "no script(1): apt-get install bsdutils"
+    strace -o probe true 2>/dev/null || skip "strace can't trace here"
+    seq 1 900000 >numbers
+    slowly="strace -o /dev/null -e trace=read -e inject=read:delay_enter=60000 $tokens"
+    $slowly -q -o quiet.bin numbers 2>err
+    [ ! -s err ]
+    script -qec "$slowly -o out.bin numbers" typescript </dev/null >/dev/null
+    grep -q 'tokens \[#*\.*\] .* of 6.2 MB, .*/s, .* s left' typescript
+}

@@ -123,7 +123,7 @@ function tiles(run) {
   tile("MFU, median", run.medians.mfu === null ? null : percent(run.medians.mfu));
   tile("attempts", String(run.attempts.length));
   tile("interruptions", String(interruptions(run).length));
-  tile("of the time, done again", seconds(run.time.redone));
+  tile("in steps done again", seconds(run.time.redone));
   return made;
 }
 

@@ -14,16 +14,16 @@
 #include <unistd.h>
 
 #include "common/auto.h"
-#include "common/clock.h"
 #include "common/descriptors.h"
 #include "common/err.h"
+#include "common/hint.h"
 #include "common/io.h"
 #include "common/number.h"
+#include "common/progress.h"
 #include "text/text_encoder.h"
 #include "trainer/data/token_writer.h"
 
 #define READ_BYTES (1 << 20)
-#define PROGRESS_SECONDS 0.5
 
 struct options {
 	const char *output, *validation_output, *tokenizer, *separator;
@@ -42,10 +42,8 @@ struct work {
 	struct tokenizer *tokenizer; /* NULL: bytes */
 	struct text_encoder *encoder;
 	int32_t separator; /* -1: none */
-	uint64_t read;     /* bytes */
 	uint64_t expected; /* bytes of all inputs; 0: not known */
-	bool progress;
-	double shown; /* clock_now() at the last progress line */
+	struct progress progress;
 };
 
 static volatile sig_atomic_t caught;
@@ -181,25 +179,6 @@ static uint64_t total_size(const struct options *options)
 	return total;
 }
 
-static void show_progress(struct work *work)
-{
-	double done = (double)work->read, now = clock_now();
-	if (!work->progress || now - work->shown < PROGRESS_SECONDS)
-		return;
-	work->shown = now;
-	if (work->expected)
-		fprintf(stderr, "\rmuster-tokens: %.1f of %.1f MB (%.0f %%) ", done / 1e6,
-			(double)work->expected / 1e6, 100 * done / (double)work->expected);
-	else
-		fprintf(stderr, "\rmuster-tokens: %.1f MB ", done / 1e6);
-}
-
-static void end_progress(const struct work *work)
-{
-	if (work->progress && work->shown > 0)
-		fputs("\r\x1b[K", stderr);
-}
-
 static int take_ids(void *arg, const int32_t *ids, size_t count, struct err *err)
 {
 	struct work *work = arg;
@@ -241,10 +220,9 @@ static int add_stream(struct work *work, int fd, const char *name, struct err *e
 				name);
 		if (n == 0)
 			return end_document(work, name, err);
-		work->read += (uint64_t)n;
 		if (add_block(work, name, (size_t)n, err) < 0)
 			return -1;
-		show_progress(work);
+		progress_add(&work->progress, (uint64_t)n);
 	}
 }
 
@@ -356,17 +334,17 @@ static void summarize(const struct work *work)
 			tokenizer_vocabulary(work->tokenizer));
 	else
 		fputs(" (bytes: vocabulary 256)\n", stderr);
+	hint_next("muster-train --data %s --vocabulary %" PRId32 " --ckpt-dir run1",
+		work->options->output, work->tokenizer ? tokenizer_vocabulary(work->tokenizer) : 256);
 }
 
 static int run(const struct options *options)
 {
 	struct err err;
-	struct work work = { .options = options,
-		.separator = -1,
-		.expected = total_size(options),
-		.progress = !options->quiet && isatty(STDERR_FILENO) };
+	struct work work = { .options = options, .separator = -1, .expected = total_size(options) };
+	progress_begin(&work.progress, "tokens", work.expected, options->quiet);
 	int rc = make_tokens(&work, &err);
-	end_progress(&work);
+	progress_end(&work.progress);
 	if (rc < 0)
 		fprintf(stderr, "muster-tokens: %s\n", err.text);
 	else if (!options->quiet)

@@ -12,6 +12,7 @@
 #include "common/auto.h"
 #include "common/clock.h"
 #include "common/descriptors.h"
+#include "common/hint.h"
 #include "common/log.h"
 #include "common/notice.h"
 #include "launch/requeue_ask.h"
@@ -216,6 +217,19 @@ static int fail(struct run *run, int rc, const struct err *err)
 	_exit((int)err->status);
 }
 
+static void tell_next(const struct run *run, int status)
+{
+	const char *dir = run->settings.ckpt_dir;
+	if (run->ident.rank != 0 || !dir)
+		return;
+	if (status != EXIT_OK)
+		hint_next("the same command again goes on after step %" PRIu64, run->state.step);
+	else if (run->settings.model == MODEL_GPT2)
+		hint_next("muster-generate %s, or muster-report %s", dir, dir);
+	else
+		hint_next("muster-report %s", dir);
+}
+
 int main(int argc, char **argv)
 {
 	static struct run run;
@@ -243,6 +257,7 @@ int main(int argc, char **argv)
 			return fail(&run, rc, &err);
 		end_trace(&run);
 	}
+	tell_next(&run, status);
 	release(&run, true);
 	rdzv_close(run.rdzv, 1);
 	return status;
