@@ -5,6 +5,7 @@ EXTRA_DIST += slurm-examples/first-minute.sh slurm-examples/quickstart.sh \
 	slurm-examples/ring.c slurm-examples/ring.sbatch \
 	slurm-examples/scaling.sbatch \
 	slurm-examples/torch-ddp.sbatch slurm-examples/torch_ddp.py \
+	slurm-examples/to_mlflow.py slurm-examples/to_wandb.py \
 	slurm-examples/torch_muster.py \
 	slurm-examples/train-array.sbatch \
 	slurm-examples/train-elastic.sbatch \

@@ -17,8 +17,8 @@ setup() {
 @test "without Slurm, PMIx, oneDNN and CUDA there is a trainer that trains" {
     cd "$source" && ./autogen.sh >/dev/null 2>&1
     mkdir build && cd build
-    ../configure --without-slurm --without-pmix --without-dnnl --without-cuda --enable-werror \
-        --disable-dependency-tracking >configure.out
+    ../configure --without-slurm --without-pmix --without-dnnl --without-cuda --without-bpe \
+        --without-dygraphs --enable-werror --disable-dependency-tracking >configure.out
     grep -q 'Slurm (plugin) ...... no' configure.out
     make -s -j"$(nproc)" 2>make.err || { cat make.err; return 1; }
     ./muster-tokens -o train.bin ../LICENSE
@@ -31,6 +31,10 @@ setup() {
         --timeout 1
     [ "$status" -eq 2 ]
     [[ $output = *PMIx* ]]
+    run ./muster-tokens -o other.bin --tokenizer tokenizer.json ../LICENSE
+    [ "$status" -eq 2 ]
+    [[ $output = *"this build has no BPE tokenizers; install libpcre2-dev and libutf8proc-dev"* ]]
+    [ ! -e other.bin ] && [ ! -e muster-report ]
 }
 
 # bats test_tags=ci

@@ -91,6 +91,31 @@ unittests() {
     [ "$(grep -c ' are equal$' <<<"$output")" -eq 3 ]
 }
 
+@test "the examples send a run to MLflow and to W&B" {
+    why=$(newest trackers wandb mlflow-skinny) || skip "$why"
+    command -v "$MUSTER_BUILD/muster-train" || skip "this build has no trainer"
+    load small_run
+    small_run_prepare
+    cd "$BATS_FILE_TMPDIR"
+    local python=$MUSTER_BUILD/venv-trackers/bin/python
+    export WANDB_MODE=offline WANDB_SILENT=true MLFLOW_ALLOW_FILE_STORE=true HOME=$PWD
+    export MLFLOW_TRACKING_URI=file://$PWD/mlruns
+    train tracked --steps 50 --decay-steps 100
+    rm -r tracked/step-00000040 tracked/step-00000050
+    train tracked --decay-steps 100 --change steps
+    "$python" "$MUSTER_TOP/slurm-examples/to_mlflow.py" tracked some
+    "$python" - >there <<'END'
+import mlflow
+client = mlflow.MlflowClient()
+[run] = client.search_runs([client.get_experiment_by_name("some").experiment_id])
+for one in sorted(client.get_metric_history(run.info.run_id, "loss"), key=lambda one: one.step):
+    print(one.step, f"{one.value:.9g}")
+END
+    diff there <(muster-curve tracked | awk '{ print $1, $3 }')
+    "$python" "$MUSTER_TOP/slurm-examples/to_wandb.py" tracked some
+    [ "$(grep -ac 'tokens_per_second' wandb/offline-run-*/run-tracked.wandb)" -ge 1 ]
+}
+
 # torchrun passes its own SIGTERM on to the ranks, and waits for them.
 @test "torchrun: a notice saves the state, and the next start goes on from there" {
     [ -e "$MUSTER_BUILD/venv-torch/complete" ] || skip "no PyTorch"
