@@ -13,7 +13,6 @@ libcommon_la_SOURCES = \
 	common/hash.c common/hash.h \
 	common/hash_avx2.c \
 	common/hash_xxh3.h \
-	common/hint.c common/hint.h \
 	common/hostlist.c common/hostlist.h \
 	common/ident.c common/ident.h \
 	common/io.c common/io.h \

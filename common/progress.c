@@ -2,6 +2,7 @@
 /* Redrawn in place at most five times a second, and wiped at the end. */
 #include "common/progress.h"
 
+#include <stdarg.h>
 #include <stdio.h>
 #include <unistd.h>
 
@@ -71,4 +72,16 @@ void progress_end(struct progress *progress)
 {
 	progress_wipe(progress);
 	progress->visible = false;
+}
+
+void progress_next(const char *format, ...)
+{
+	va_list arguments;
+	if (!isatty(STDERR_FILENO))
+		return;
+	fputs("next: ", stderr);
+	va_start(arguments, format);
+	vfprintf(stderr, format, arguments);
+	va_end(arguments);
+	fputc('\n', stderr);
 }

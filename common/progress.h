@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The progress bar that people see on a terminal during a long operation. Elsewhere nothing is
- * drawn. */
+/* What people see on a terminal during a long operation, a bar, and after it, what comes next.
+ * Elsewhere, where programs read the output, nothing is printed. */
 #ifndef MUSTER_PROGRESS_H
 #define MUSTER_PROGRESS_H
 
@@ -23,6 +23,10 @@ void progress_end(struct progress *progress);
 
 /* Wipes the bar so that a line of output can be printed. */
 void progress_wipe(const struct progress *progress);
+
+/* After the end of the work: prints "next: …", what a person does next, on standard error if that
+ * is a terminal. */
+void progress_next(const char *format, ...) __attribute__((format(printf, 1, 2)));
 
 /* The bar as text of at most `size` bytes, `seconds` after the start. A pure function. Returns
  * `out`. */

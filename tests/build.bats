@@ -70,7 +70,7 @@ changed_sources() {
     echo "$2" >>"$BATS_TEST_TMPDIR/changed/$1"
 }
 
-ROOMS="common order telemetry slurm launch checks plugin doctor checkpoint lib trainer"
+ROOMS="common order text telemetry slurm launch checks plugin runs doctor checkpoint lib trainer"
 
 @test "each room includes only what lies below it" {
     cd "$MUSTER_TOP"

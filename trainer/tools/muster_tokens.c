@@ -16,7 +16,6 @@
 #include "common/auto.h"
 #include "common/descriptors.h"
 #include "common/err.h"
-#include "common/hint.h"
 #include "common/io.h"
 #include "common/number.h"
 #include "common/progress.h"
@@ -334,7 +333,7 @@ static void summarize(const struct work *work)
 			tokenizer_vocabulary(work->tokenizer));
 	else
 		fputs(" (bytes: vocabulary 256)\n", stderr);
-	hint_next("muster-train --data %s --vocabulary %" PRId32 " --ckpt-dir run1",
+	progress_next("muster-train --data %s --vocabulary %" PRId32 " --ckpt-dir run1",
 		work->options->output, work->tokenizer ? tokenizer_vocabulary(work->tokenizer) : 256);
 }
 

@@ -12,9 +12,9 @@
 #include "common/auto.h"
 #include "common/clock.h"
 #include "common/descriptors.h"
-#include "common/hint.h"
 #include "common/log.h"
 #include "common/notice.h"
+#include "common/progress.h"
 #include "launch/requeue_ask.h"
 #include "trainer/comm/status_exchange.h"
 #include "trainer/run/prepare.h"
@@ -223,11 +223,11 @@ static void tell_next(const struct run *run, int status)
 	if (run->ident.rank != 0 || !dir)
 		return;
 	if (status != EXIT_OK)
-		hint_next("the same command again goes on after step %" PRIu64, run->state.step);
+		progress_next("the same command again goes on after step %" PRIu64, run->state.step);
 	else if (run->settings.model == MODEL_GPT2)
-		hint_next("muster-generate %s, or muster-report %s", dir, dir);
+		progress_next("muster-generate %s, or muster-report %s", dir, dir);
 	else
-		hint_next("muster-report %s", dir);
+		progress_next("muster-report %s", dir);
 }
 
 int main(int argc, char **argv)
