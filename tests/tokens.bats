@@ -178,6 +178,19 @@ assert decode(ids[:ends[0]]) == open("book", "rb").read()
 assert decode(ids[ends[0] + 1:-1]) == open("short", "rb").read()
 assert len(ids) < 0.7 * len(open("book", "rb").read())
 END
+    # With an id that 16 bits do not have, tokens have 32.
+    sed 's/"id": 556/"id": 128000/' tokenizer.json >wide.json
+    "$tokens" -q -o wide.bin -t wide.json -s '<|endoftext|>' -v 0.5 -V validation.bin book short
+    [ "$(header wide.bin | cut -d' ' -f1,2)" = "20240801 7" ]
+    python3 - <<'END'
+import struct
+def read(name, kind):
+    data = open(name, "rb").read()[1024:]
+    return [one for one, in struct.iter_unpack("<" + kind, data)]
+wide = read("wide.bin", "I") + read("validation.bin", "I")
+assert [128000 if one == 556 else one for one in read("out.bin", "H")] == wide
+END
+    complains 2 "raw tokens have 16 bits" -o x.u16 -t wide.json short
     # The same by one thread, and from the folder of the tokenizer.
     OMP_NUM_THREADS=1 "$tokens" -q -o one.bin -t . -s '<|endoftext|>' book short
     cmp one.bin out.bin

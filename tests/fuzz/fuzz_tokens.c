@@ -17,7 +17,7 @@ int LLVMFuzzerTestOneInput(const unsigned char *bytes, size_t size)
 		if (token_file_parse(bytes, size, names[i], &file, &err) < 0) {
 			if (err.status != EXIT_DATA || !strstr(err.text, names[i]) || strchr(err.text, '\n'))
 				abort();
-		} else if (file.offset + 2 * file.tokens != size) {
+		} else if (file.offset + (size_t)file.width * file.tokens != size) {
 			abort();
 		}
 	}

@@ -15,10 +15,11 @@
 struct dataset;
 
 /* Opens token files. Sample i is the `positions`+1 tokens from i·positions on, so there are (tokens
- * - 1) / positions samples. The header tells the layout (llm.c: 256 int32, magic 20240520, version
- * 1, count; then uint16 tokens). A name that ends in ".u16" means raw uint16, and so does one in
- * ".bin" without that magic; a .bin whose header has a wrong version or count is an error. Of
- * several files each has its own samples, and the tokens after its last one are not used. NULL with
+ * - 1) / positions samples. The header tells the layout (llm.c: 256 int32: magic 20240520, version
+ * 1, count, then uint16 tokens; or magic 20240801, version 7, count, then uint32 tokens). A name
+ * that ends in ".u16" means raw uint16, and so does one in ".bin" without those magics; a .bin
+ * whose header has a wrong version or count is an error. Of several files each has its own samples,
+ * and the tokens after its last one are not used. NULL with
  * status EXIT_DATA; every message names the file. */
 struct dataset *dataset_open_tokens(const char *data, int positions, struct err *err);
 /* Opens tables: features from an .npy of float32 [samples, columns], classes from an .npy of uint8,

@@ -12,6 +12,7 @@
 struct dataset_shard {
 	struct mapping files[2];  /* tokens; or features and classes */
 	size_t headers[2];        /* bytes before the data of each file */
+	int width;                /* tokens: bytes of one */
 	uint64_t first, samples;  /* `first`: number of its first sample in the data set */
 	enum npy_type class_type; /* tables */
 };

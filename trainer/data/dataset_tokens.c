@@ -22,6 +22,7 @@ static int open_shard(struct dataset *dataset, struct dataset_shard *shard, cons
 			"after it",
 			path, (unsigned long long)file.tokens, dataset->positions);
 	shard->headers[0] = file.offset;
+	shard->width = file.width;
 	shard->samples = (file.tokens - 1) / positions;
 	dataset->tokens += file.tokens;
 	return 0;
@@ -55,30 +56,37 @@ struct dataset *dataset_open_tokens(const char *data, int positions, struct err 
 	return dataset;
 }
 
-static int refuse_token(const struct dataset_shard *shard, uint64_t sample, int place, int token,
-	int vocabulary, struct err *err)
+static int refuse_token(const struct dataset_shard *shard, uint64_t sample, int place,
+	uint32_t token, int vocabulary, struct err *err)
 {
 	return err_fail(err, EXIT_DATA,
-		"data: token %d of sample %llu (place %d) in %s is out of the vocabulary of %d; choose a "
+		"data: token %u of sample %llu (place %d) in %s is out of the vocabulary of %d; choose a "
 		"larger vocabulary or the file that belongs to this one",
 		token, (unsigned long long)sample, place, shard->files[0].path, vocabulary);
+}
+
+static uint32_t token_at(const unsigned char *tokens, int width, size_t i)
+{
+	return width == 4 ? bytes_le32(tokens + 4 * i) : bytes_le16(tokens + 2 * i);
 }
 
 int dataset_read_tokens(const struct dataset *dataset, const struct dataset_shard *shard,
 	uint64_t sample, int vocabulary, struct batch *batch, int row, struct err *err)
 {
-	int positions = dataset->positions;
+	const int positions = dataset->positions, width = shard->width;
 	const unsigned char *at =
-		shard->files[0].bytes + shard->headers[0] + 2 * sample * (uint64_t)positions;
+		shard->files[0].bytes + shard->headers[0] + (uint64_t)width * sample * (uint64_t)positions;
 	int32_t *tokens = batch->tokens + (size_t)row * (size_t)positions;
 	int32_t *targets = batch->targets + (size_t)row * (size_t)positions;
-	int32_t token = bytes_le16(at);
+	uint32_t token = token_at(at, width, 0);
 	for (int i = 0; i < positions; i++) {
-		if (token >= vocabulary)
+		if (token >= (uint32_t)vocabulary)
 			return refuse_token(shard, sample, i, token, vocabulary, err);
-		tokens[i] = token;
-		token = bytes_le16(at + 2 * ((size_t)i + 1));
-		targets[i] = token;
+		tokens[i] = (int32_t)token;
+		token = token_at(at, width, (size_t)i + 1);
+		targets[i] = (int32_t)token;
 	}
-	return token >= vocabulary ? refuse_token(shard, sample, positions, token, vocabulary, err) : 0;
+	return token >= (uint32_t)vocabulary
+		? refuse_token(shard, sample, positions, token, vocabulary, err)
+		: 0;
 }

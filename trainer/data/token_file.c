@@ -33,7 +33,7 @@ static int parse_raw(size_t size, const char *name, struct token_file *file, str
 	if (size % 2)
 		return err_fail(err, EXIT_DATA,
 			"data: couldn't read %s: %zu bytes are no whole number of uint16 tokens", name, size);
-	*file = (struct token_file) { .offset = 0, .tokens = size / 2 };
+	*file = (struct token_file) { .offset = 0, .tokens = size / 2, .width = 2 };
 	return 0;
 }
 
@@ -44,21 +44,25 @@ static int parse_counted(const unsigned char *bytes, size_t size, const char *na
 		return err_fail(err, EXIT_DATA,
 			"data: couldn't read %s: truncated in its header, at %zu of %d bytes", name, size,
 			TOKEN_FILE_HEADER);
+	const bool wide = bytes_le32(bytes) == TOKEN_FILE_WIDE_MAGIC;
+	const int known = wide ? TOKEN_FILE_WIDE_VERSION : TOKEN_FILE_VERSION, width = wide ? 4 : 2;
 	int32_t version = (int32_t)bytes_le32(bytes + 4), count = (int32_t)bytes_le32(bytes + 8);
-	if (version != TOKEN_FILE_VERSION)
+	if (version != known)
 		return err_fail(err, EXIT_DATA,
 			"data: couldn't read %s: version %d of the token file format; version %d is known",
-			name, version, TOKEN_FILE_VERSION);
+			name, version, known);
 	if (count < 0)
 		return err_fail(err, EXIT_DATA, "data: couldn't read %s: its header says %d tokens", name,
 			count);
-	uint64_t expected = TOKEN_FILE_HEADER + 2 * (uint64_t)count;
+	uint64_t expected = TOKEN_FILE_HEADER + (uint64_t)width * (uint64_t)count;
 	if (size != expected)
 		return err_fail(err, EXIT_DATA,
 			"data: couldn't read %s: %s: its header says %d tokens, so %llu bytes; it has %zu",
 			name, size < expected ? "truncated" : "longer than it should be", count,
 			(unsigned long long)expected, size);
-	*file = (struct token_file) { .offset = TOKEN_FILE_HEADER, .tokens = (uint64_t)count };
+	*file = (struct token_file) { .offset = TOKEN_FILE_HEADER,
+		.tokens = (uint64_t)count,
+		.width = width };
 	return 0;
 }
 
@@ -68,7 +72,7 @@ int token_file_parse(const unsigned char *bytes, size_t size, const char *name,
 	if (token_file_is_raw(name))
 		return parse_raw(size, name, file, err);
 	uint32_t magic = size >= 4 ? bytes_le32(bytes) : 0;
-	if (magic == TOKEN_FILE_MAGIC)
+	if (magic == TOKEN_FILE_MAGIC || magic == TOKEN_FILE_WIDE_MAGIC)
 		return parse_counted(bytes, size, name, file, err);
 	if (looks_like_header(bytes, size) || !ends_in(name, ".bin"))
 		return err_fail(err, EXIT_DATA,
@@ -78,10 +82,10 @@ int token_file_parse(const unsigned char *bytes, size_t size, const char *name,
 	return parse_raw(size, name, file, err);
 }
 
-void token_file_header(unsigned char out[TOKEN_FILE_HEADER], int32_t tokens)
+void token_file_header(unsigned char out[TOKEN_FILE_HEADER], int32_t tokens, int width)
 {
 	memset(out, 0, TOKEN_FILE_HEADER);
-	bytes_put_le32(out, TOKEN_FILE_MAGIC);
-	bytes_put_le32(out + 4, TOKEN_FILE_VERSION);
+	bytes_put_le32(out, width == 4 ? TOKEN_FILE_WIDE_MAGIC : TOKEN_FILE_MAGIC);
+	bytes_put_le32(out + 4, width == 4 ? TOKEN_FILE_WIDE_VERSION : TOKEN_FILE_VERSION);
 	bytes_put_le32(out + 8, (uint32_t)tokens);
 }

@@ -28,6 +28,7 @@ struct token_writer {
 	int dirfd, fd;
 	bool replace;
 	size_t offset; /* of the first token, in bytes */
+	size_t width;  /* bytes of a token */
 	uint64_t tokens;
 };
 
@@ -88,7 +89,18 @@ static int create_temporary(struct token_writer *writer, struct err *err)
 		: 0;
 }
 
-struct token_writer *token_writer_create(const char *path, bool replace, struct err *err)
+static int check_width(const struct token_writer *writer, struct err *err)
+{
+	return writer->width > 2 && writer->offset == 0
+		? err_fail(err, EXIT_USAGE,
+			"write: couldn't write %s: raw tokens have 16 bits, and this vocabulary needs more; a "
+			"name that ends in .bin gets 32",
+			writer->path)
+		: 0;
+}
+
+struct token_writer *token_writer_create(const char *path, int32_t vocabulary, bool replace,
+	struct err *err)
 {
 	struct token_writer *writer = calloc(1, sizeof *writer);
 	if (!writer) {
@@ -99,11 +111,12 @@ struct token_writer *token_writer_create(const char *path, bool replace, struct 
 		.dirfd = -1,
 		.fd = -1,
 		.replace = replace,
+		.width = vocabulary > UINT16_MAX + 1 ? 4 : 2,
 		.offset = token_file_is_raw(path) ? 0 : TOKEN_FILE_HEADER };
 	if (!writer->path)
 		err_set(err, "write: no memory to open %s", path);
-	else if (open_folder(writer, err) == 0 && check_target(writer, err) == 0
-		&& create_temporary(writer, err) == 0)
+	else if (check_width(writer, err) == 0 && open_folder(writer, err) == 0
+		&& check_target(writer, err) == 0 && create_temporary(writer, err) == 0)
 		return writer;
 	token_writer_destroy(writer);
 	return NULL;
@@ -112,12 +125,15 @@ struct token_writer *token_writer_create(const char *path, bool replace, struct 
 int token_writer_add_ids(struct token_writer *writer, const int32_t *ids, size_t count,
 	struct err *err)
 {
-	unsigned char out[2 * 8192];
+	unsigned char out[4 * 8192];
 	for (size_t done = 0; done < count;) {
 		size_t n = count - done < 8192 ? count - done : 8192;
 		for (size_t i = 0; i < n; i++)
-			bytes_put_le16(out + 2 * i, (uint16_t)ids[done + i]);
-		if (io_write_full(writer->fd, out, 2 * n) < 0)
+			if (writer->width == 4)
+				bytes_put_le32(out + 4 * i, (uint32_t)ids[done + i]);
+			else
+				bytes_put_le16(out + 2 * i, (uint16_t)ids[done + i]);
+		if (io_write_full(writer->fd, out, writer->width * n) < 0)
 			return write_error(writer, "write", err);
 		done += n;
 		writer->tokens += n;
@@ -152,20 +168,20 @@ uint64_t token_writer_most(const struct token_writer *writer)
 int token_writer_move_tail(struct token_writer *from, struct token_writer *to, uint64_t count,
 	struct err *err)
 {
-	AUTO_FREE unsigned char *block = malloc(2 * BLOCK);
-	off_t at = (off_t)(from->offset + 2 * (from->tokens - count)), end = at;
+	AUTO_FREE unsigned char *block = malloc(from->width * BLOCK);
+	off_t at = (off_t)(from->offset + from->width * (from->tokens - count)), end = at;
 	if (!block)
 		return err_set(err, "write: no memory to fill %s", to->path);
 	if (lseek(from->fd, at, SEEK_SET) < 0)
 		return write_error(from, "read back", err);
 	for (uint64_t left = count; left > 0;) {
 		size_t n = left < BLOCK ? (size_t)left : BLOCK;
-		ssize_t got = io_read_full(from->fd, block, 2 * n);
+		ssize_t got = io_read_full(from->fd, block, from->width * n);
 		if (got < 0)
 			return write_error(from, "read back", err);
-		if ((size_t)got != 2 * n)
+		if ((size_t)got != from->width * n)
 			return err_set(err, "write: %s was cut short while it was written", from->path);
-		if (io_write_full(to->fd, block, 2 * n) < 0)
+		if (io_write_full(to->fd, block, from->width * n) < 0)
 			return write_error(to, "write", err);
 		left -= n;
 	}
@@ -199,7 +215,7 @@ static int rename_new(const struct token_writer *writer)
 static int finish_file(struct token_writer *writer, struct err *err)
 {
 	unsigned char header[TOKEN_FILE_HEADER];
-	token_file_header(header, writer->offset ? (int32_t)writer->tokens : 0);
+	token_file_header(header, writer->offset ? (int32_t)writer->tokens : 0, (int)writer->width);
 	bool written = lseek(writer->fd, 0, SEEK_SET) == 0
 		&& io_write_full(writer->fd, header, writer->offset) == 0 && fsync(writer->fd) == 0;
 	int rc = written ? 0 : write_error(writer, "write", err);

@@ -13,16 +13,18 @@
 
 struct token_writer;
 
-#define TOKEN_WRITER_VOCABULARY 65536 /* that its 16 bits can tell apart */
-
-/* Without `replace`, an existing `path` is refused (EXIT_USAGE). NULL on error. */
-struct token_writer *token_writer_create(const char *path, bool replace, struct err *err);
+/* The file's tokens have 16 bits, or 32 where `vocabulary` needs them. Without `replace`, an
+ * existing `path` is refused (EXIT_USAGE), and so are raw tokens that need more than 16 bits. NULL
+ * on error.
+ */
+struct token_writer *token_writer_create(const char *path, int32_t vocabulary, bool replace,
+	struct err *err);
 
 /* Appends one token for each byte. */
 int token_writer_add(struct token_writer *writer, const unsigned char *bytes, size_t count,
 	struct err *err);
 
-/* Appends tokens below TOKEN_WRITER_VOCABULARY. */
+/* Appends tokens of the vocabulary. */
 int token_writer_add_ids(struct token_writer *writer, const int32_t *ids, size_t count,
 	struct err *err);
 

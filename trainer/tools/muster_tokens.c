@@ -271,16 +271,23 @@ static int commit(struct work *work, struct err *err)
 	return token_writer_commit(work->training, err);
 }
 
+static int32_t vocabulary_of(const struct work *work)
+{
+	return work->tokenizer ? tokenizer_vocabulary(work->tokenizer) : 256;
+}
+
 static int open_outputs(struct work *work, struct err *err)
 {
 	const struct options *options = work->options;
+	const int32_t vocabulary = vocabulary_of(work);
 	work->block = malloc(READ_BYTES);
 	if (!work->block)
 		return err_set(err, "text: no memory");
-	work->training = token_writer_create(options->output, options->force, err);
+	work->training = token_writer_create(options->output, vocabulary, options->force, err);
 	if (!work->training || !options->validation)
 		return work->training ? 0 : -1;
-	work->validation = token_writer_create(options->validation_output, options->force, err);
+	work->validation =
+		token_writer_create(options->validation_output, vocabulary, options->force, err);
 	if (!work->validation)
 		return -1;
 	if (token_writer_same(work->training, work->validation))
@@ -296,11 +303,6 @@ static int open_tokenizer(struct work *work, struct err *err)
 	work->tokenizer = tokenizer_open(options->tokenizer, err);
 	if (!work->tokenizer)
 		return -1;
-	if (tokenizer_vocabulary(work->tokenizer) > TOKEN_WRITER_VOCABULARY)
-		return err_fail(err, EXIT_USAGE,
-			"tokenizer: %s has %" PRId32
-			" tokens, more than the %d that the 16 bits of a token file tell apart",
-			options->tokenizer, tokenizer_vocabulary(work->tokenizer), TOKEN_WRITER_VOCABULARY);
 	if (options->separator)
 		work->separator = tokenizer_find(work->tokenizer, options->separator);
 	if (options->separator && work->separator < 0)
@@ -334,7 +336,7 @@ static void summarize(const struct work *work)
 	else
 		fputs(" (bytes: vocabulary 256)\n", stderr);
 	progress_next("muster-train --data %s --vocabulary %" PRId32 " --ckpt-dir run1",
-		work->options->output, work->tokenizer ? tokenizer_vocabulary(work->tokenizer) : 256);
+		work->options->output, vocabulary_of(work));
 }
 
 static int run(const struct options *options)

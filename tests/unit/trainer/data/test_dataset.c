@@ -20,7 +20,7 @@ static unsigned char buffer[16 << 20];
 /* A token file in `buffer`: token i is i mod 1000. Returns its size. */
 static size_t make_tokens(int count)
 {
-	token_file_header(buffer, count);
+	token_file_header(buffer, count, 2);
 	for (int i = 0; i < count; i++)
 		bytes_put_le16(buffer + TOKEN_FILE_HEADER + 2 * i, (uint16_t)(i % 1000));
 	return TOKEN_FILE_HEADER + 2 * (size_t)count;
@@ -77,6 +77,37 @@ static void reads_both_layouts(void **state)
 }
 
 /* positions + 1 tokens are one sample, and its last target is the last token of the file. */
+/* Tokens of 32 bits: the same samples, and numbers that 16 bits do not have. */
+static void reads_wide_tokens(void **state)
+{
+	const int count = 500;
+	struct err err;
+	token_file_header(buffer, count, 4);
+	for (int i = 0; i < count; i++)
+		bytes_put_le32(buffer + TOKEN_FILE_HEADER + 4 * i, (uint32_t)i % 1000);
+	const char *path = files_write("wide.bin", buffer, TOKEN_FILE_HEADER + 4 * (size_t)count);
+	struct dataset *data = dataset_open_tokens(path, 10, &err);
+	(void)state;
+	assert_non_null(data);
+	assert_int_equal(dataset_samples(data), 49);
+	struct batch *batch = batch_alloc(data, 4, &err);
+	assert_non_null(batch);
+	check_samples(data, 0, 4, batch);
+	check_samples(data, 45, 4, batch);
+	dataset_close(data);
+	bytes_put_le32(buffer + TOKEN_FILE_HEADER + 4 * 7, 128255);
+	data = dataset_open_tokens(files_write("large.bin", buffer, TOKEN_FILE_HEADER + 4 * 500), 10,
+		&err);
+	const uint64_t first = 0;
+	assert_int_equal(dataset_read(data, &first, 1, 128256, batch, &err), 0);
+	assert_int_equal(batch->tokens[7], 128255);
+	assert_int_equal(batch->targets[6], 128255);
+	assert_int_equal(dataset_read(data, &first, 1, 128255, batch, &err), -1);
+	assert_non_null(strstr(err.text, "token 128255 of sample 0"));
+	dataset_close(data);
+	batch_free(batch);
+}
+
 static void smallest_file_is_one_sample(void **state)
 {
 	struct err err;
@@ -131,9 +162,15 @@ static void refuses_bad_token_files(void **state)
 	refuses_tokens("negative.bin", size, 10, "-5 tokens");
 	bytes_put_le32(buffer + 4, 7);
 	refuses_tokens("version.bin", size, 10, "version 7");
-	bytes_put_le32(buffer, 20240801); /* llm.c's uint32 tokens of Llama 3 */
-	refuses_tokens("llama.bin", size, 10, "wrong magic 20240801");
-	refuses_tokens("name", size, 10, "wrong magic 20240801");
+	bytes_put_le32(buffer, 20240522); /* llm.c's questions */
+	refuses_tokens("questions.bin", size, 10, "wrong magic 20240522");
+	refuses_tokens("name", size, 10, "wrong magic 20240522");
+	token_file_header(buffer, 50, 4);
+	refuses_tokens("narrow.bin", TOKEN_FILE_HEADER + 100, 10, "truncated");
+	bytes_put_le32(buffer + 4, 1);
+	refuses_tokens("old.bin", TOKEN_FILE_HEADER + 200, 10,
+		"version 1 of the token file format; "
+		"version 7 is known");
 	refuses_tokens("raw.u16", 101, 10, "101 bytes are no whole number");
 	make_tokens(0);
 	refuses_tokens("none.bin", TOKEN_FILE_HEADER, 10, "0 tokens are too few");
@@ -485,6 +522,7 @@ int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(reads_both_layouts),
+		cmocka_unit_test(reads_wide_tokens),
 		cmocka_unit_test(smallest_file_is_one_sample),
 		cmocka_unit_test(missing_places_have_no_target),
 		cmocka_unit_test(refuses_bad_token_files),
