@@ -12,6 +12,7 @@
 #include <string.h>
 
 #include "common/auto.h"
+#include "common/bytes.h"
 #include "trainer/cpu/kernels.h"
 
 #define TOKENS 32 /* that are computed at once */
@@ -107,16 +108,6 @@ void decoder_close(struct decoder *d)
 
 /* ---- weights ---- */
 
-/* Rounds to the nearest bfloat16, ties to even; NaN stays NaN. */
-static uint16_t round_bf16(float value)
-{
-	uint32_t bits;
-	memcpy(&bits, &value, sizeof bits);
-	if (isnan(value))
-		return (uint16_t)(bits >> 16 | 0x40);
-	return (uint16_t)((bits + 0x7fff + (bits >> 16 & 1)) >> 16);
-}
-
 /* Makes the weights of `linear` from w [in][out], or [out][in] where `laid_out` is set. */
 static int take_weights(struct linear *linear, const float *w, int in, int out, bool laid_out,
 	bool half)
@@ -131,7 +122,7 @@ static int take_weights(struct linear *linear, const float *w, int in, int out, 
 			const size_t to = (size_t)n * (size_t)in + (size_t)k;
 			const float value = w[laid_out ? to : (size_t)k * (size_t)out + (size_t)n];
 			if (half)
-				((uint16_t *)linear->w)[to] = round_bf16(value);
+				((uint16_t *)linear->w)[to] = bytes_float_to_bf16(value);
 			else
 				((float *)linear->w)[to] = value;
 		}
@@ -309,13 +300,8 @@ static void embed(struct decoder *d, const int32_t *tokens, int count)
 	for (int t = 0; t < count; t++)
 		for (size_t c = 0; c < width; c++) {
 			const size_t at = (size_t)tokens[t] * width + c;
-			float value;
-			if (d->half) {
-				const uint32_t bits = (uint32_t)((const uint16_t *)d->head.w)[at] << 16;
-				memcpy(&value, &bits, sizeof value);
-			} else {
-				value = ((const float *)d->head.w)[at];
-			}
+			const float value = d->half ? bytes_bf16_to_float(((const uint16_t *)d->head.w)[at])
+										: ((const float *)d->head.w)[at];
 			d->residual[(size_t)t * width + c] =
 				value + d->positions[(d->length + (size_t)t) * width + c];
 		}
