@@ -1,6 +1,7 @@
 # text/: BPE tokenizers.
 noinst_LTLIBRARIES += libtext.la
-libtext_la_SOURCES = text/text_encoder.c text/text_encoder.h text/tokenizer.h
+libtext_la_SOURCES = text/text_encoder.c text/text_encoder.h \
+	text/token_list.c text/token_list.h text/tokenizer.h
 libtext_la_CPPFLAGS = $(AM_CPPFLAGS) $(TEXT_CFLAGS)
 libtext_la_LIBADD = libcommon.la $(TEXT_LIBS)
 if HAVE_BPE

@@ -20,8 +20,8 @@ struct text_split_work;
 struct text_split_work *text_split_work_create(const struct text_split *split);
 void text_split_work_destroy(struct text_split_work *work);
 
-/* The end of the piece that begins at `at`, in valid UTF-8 of `size` bytes, at > its begin; 0 with
- * err set where the search takes too much memory. A text is read from its beginning to its end. */
+/* Returns the end of the piece that begins at `at`; the text is valid UTF-8. 0 with err set where
+ * the search takes too much memory. A text is to be read from its beginning to its end. */
 size_t text_split_next(const struct text_split *split, struct text_split_work *work,
 	const char *text, size_t size, size_t at, struct err *err);
 

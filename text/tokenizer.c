@@ -74,21 +74,6 @@ void tokenizer_work_destroy(struct tokenizer_work *work)
 	free(work);
 }
 
-static int append(struct token_list *list, const int32_t *ids, size_t count, struct err *err)
-{
-	if (list->count + count > list->room) {
-		const size_t room = 2 * (list->count + count) + 64;
-		int32_t *grown = realloc(list->ids, room * sizeof *grown);
-		if (!grown)
-			return err_set(err, "tokenizer: out of memory");
-		list->ids = grown;
-		list->room = room;
-	}
-	memcpy(list->ids + list->count, ids, count * sizeof *ids);
-	list->count += count;
-	return 0;
-}
-
 /* Normalised text without added tokens. */
 static int encode_plain(const struct tokenizer *tokenizer, struct tokenizer_work *work,
 	const char *text, size_t size, struct token_list *list, struct err *err)
@@ -102,7 +87,7 @@ static int encode_plain(const struct tokenizer *tokenizer, struct tokenizer_work
 			bpe_encode(tokenizer->bpe, work->bpe, (const unsigned char *)text + at, end - at, &ids);
 		if (count == 0)
 			return err_set(err, "tokenizer: out of memory");
-		if (append(list, ids, count, err) < 0)
+		if (token_list_append(list, ids, count, err) < 0)
 			return -1;
 	}
 	return 0;
@@ -116,7 +101,7 @@ static int encode_normalized(const struct tokenizer *tokenizer, struct tokenizer
 	for (size_t at = 0; at < size;) {
 		const size_t end = next_added(tokenizer, text, size, at, true, &added);
 		if (encode_plain(tokenizer, work, text + at, end - at, list, err) < 0
-			|| (added && append(list, &added->id, 1, err) < 0))
+			|| (added && token_list_append(list, &added->id, 1, err) < 0))
 			return -1;
 		at = end + (added ? added->size : 0);
 	}
@@ -150,38 +135,19 @@ static int encode_raw(const struct tokenizer *tokenizer, struct tokenizer_work *
 
 /* ---- a text ---- */
 
-/* The length of the character at `text` (RFC 3629, section 4); 0: it is none. */
-static size_t character(const unsigned char *text, size_t size)
-{
-	static const struct {
-		unsigned char first, last, least, most; /* of the first byte, and of the second */
-		size_t size;
-	} kinds[] = { { 0xc2, 0xdf, 0x80, 0xbf, 2 }, { 0xe0, 0xe0, 0xa0, 0xbf, 3 },
-		{ 0xe1, 0xec, 0x80, 0xbf, 3 }, { 0xed, 0xed, 0x80, 0x9f, 3 }, { 0xee, 0xef, 0x80, 0xbf, 3 },
-		{ 0xf0, 0xf0, 0x90, 0xbf, 4 }, { 0xf1, 0xf3, 0x80, 0xbf, 4 },
-		{ 0xf4, 0xf4, 0x80, 0x8f, 4 } };
-	for (size_t k = 0; k < sizeof kinds / sizeof kinds[0]; k++) {
-		if (text[0] < kinds[k].first || text[0] > kinds[k].last)
-			continue;
-		if (size < kinds[k].size || text[1] < kinds[k].least || text[1] > kinds[k].most)
-			return 0;
-		for (size_t i = 2; i < kinds[k].size; i++)
-			if ((text[i] & 0xc0) != 0x80)
-				return 0;
-		return kinds[k].size;
-	}
-	return text[0] < 0x80;
-}
-
 static int check_text(const char *text, size_t size, uint64_t offset, struct err *err)
 {
 	for (size_t at = 0; at < size;) {
-		const size_t length = character((const unsigned char *)text + at, size - at);
-		if (length == 0)
+		utf8proc_int32_t character;
+		const utf8proc_ssize_t length = (signed char)text[at] >= 0
+			? 1
+			: utf8proc_iterate((const utf8proc_uint8_t *)text + at, (utf8proc_ssize_t)(size - at),
+				&character);
+		if (length < 1)
 			return err_fail(err, EXIT_DATA,
 				"text: the byte 0x%02x at offset %" PRIu64 " is not UTF-8",
 				(unsigned)(unsigned char)text[at], offset + at);
-		at += length;
+		at += (size_t)length;
 	}
 	return 0;
 }
@@ -196,7 +162,7 @@ int tokenizer_encode(const struct tokenizer *tokenizer, struct tokenizer_work *w
 	for (size_t at = 0; at < size;) {
 		const size_t end = next_added(tokenizer, text, size, at, false, &added);
 		if (encode_raw(tokenizer, work, text + at, end - at, list, err) < 0
-			|| (added && append(list, &added->id, 1, err) < 0)) {
+			|| (added && token_list_append(list, &added->id, 1, err) < 0)) {
 			list->count = before;
 			return -1;
 		}

@@ -9,6 +9,7 @@
 #include <stdint.h>
 
 #include "common/err.h"
+#include "text/token_list.h"
 
 struct tokenizer; /* any number of threads may use it at once */
 
@@ -37,12 +38,6 @@ struct tokenizer_work;
 struct tokenizer_work *tokenizer_work_create(
 	const struct tokenizer *tokenizer); /* NULL: no memory */
 void tokenizer_work_destroy(struct tokenizer_work *work);
-
-/* A list that grows; to be zeroed before its first use. */
-struct token_list {
-	int32_t *ids; /* malloc'ed */
-	size_t count, room;
-};
 
 /* Appends the tokens of a text, which are those of tokenizers' encode(add_special_tokens=False).
  * EXIT_DATA names the first byte that is not UTF-8, counted from `offset`; then nothing was

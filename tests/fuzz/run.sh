@@ -34,7 +34,8 @@ sources() {
         ;;
     comm_conn) echo trainer/comm/comm_conn.c ;;
     tokenizer)
-        echo text/{bpe,text_split,tokenizer,tokenizer_read}.c -lpcre2-8 -lutf8proc "${base[@]}"
+        echo text/{bpe,text_split,token_list,tokenizer,tokenizer_read}.c -lpcre2-8 -lutf8proc \
+            "${base[@]}"
         ;;
     run_table) echo runs/run_table.c "${base[@]}" ;;
     rank_links)

@@ -143,16 +143,7 @@ static error_t parse_one(int key, char *arg, struct argp_state *state)
 
 static int add_token(struct token_list *tokens, int32_t id, struct err *err)
 {
-	if (tokens->count == tokens->room) {
-		const size_t room = tokens->room ? 2 * tokens->room : 256;
-		int32_t *grown = realloc(tokens->ids, room * sizeof *grown);
-		if (!grown)
-			return err_set(err, "prompt: out of memory");
-		tokens->ids = grown;
-		tokens->room = room;
-	}
-	tokens->ids[tokens->count++] = id;
-	return 0;
+	return token_list_append(tokens, &id, 1, err);
 }
 
 /* Numbers between spaces or commas. */

@@ -212,15 +212,7 @@ static void what_is_not_understood_is_refused_by_name(void **state)
 
 static int collect(void *arg, const int32_t *ids, size_t count, struct err *err)
 {
-	struct token_list *list = arg;
-	(void)err;
-	if (list->count + count > list->room) {
-		list->room = 2 * (list->count + count);
-		list->ids = realloc(list->ids, list->room * sizeof *ids);
-	}
-	memcpy(list->ids + list->count, ids, count * sizeof *ids);
-	list->count += count;
-	return 0;
+	return token_list_append(arg, ids, count, err);
 }
 
 /* Lines of letters, spaces, signs and characters of other scripts. */
