@@ -61,7 +61,7 @@ static void close_model(struct model_source *source)
 
 static int read_fault(const struct hf_model *model, const char *name, struct err *err)
 {
-	return err_fail(err, io_status_or(errno, EXIT_DATA), "import: couldn't read %s/%s: %m",
+	return err_fail(err, io_status_or(errno, EXIT_DATA), "model: couldn't read %s/%s: %m",
 		model->path, name);
 }
 
@@ -72,7 +72,7 @@ static int read_at(const struct hf_model *model, const struct shard_file *file, 
 	if (n < 0)
 		return read_fault(model, file->name, err);
 	if ((size_t)n != size)
-		return err_fail(err, EXIT_DATA, "import: %s/%s ends too early", model->path, file->name);
+		return err_fail(err, EXIT_DATA, "model: %s/%s ends too early", model->path, file->name);
 	return 0;
 }
 
@@ -85,7 +85,7 @@ static int read_header(const struct hf_model *model, struct shard_file *file, st
 	if (file->fd < 0 || fstat(file->fd, &st) < 0)
 		return read_fault(model, file->name, err);
 	if (!S_ISREG(st.st_mode) || st.st_size < 8)
-		return err_fail(err, EXIT_DATA, "import: %s/%s is no safetensors file", model->path,
+		return err_fail(err, EXIT_DATA, "model: %s/%s is no safetensors file", model->path,
 			file->name);
 	if (read_at(model, file, 0, first, sizeof first, err) < 0)
 		return -1;
@@ -93,7 +93,7 @@ static int read_header(const struct hf_model *model, struct shard_file *file, st
 		return err_prefix(err, "%s/%s", model->path, file->name);
 	AUTO_FREE char *bytes = malloc((size_t)size);
 	if (!bytes)
-		return err_set(err, "import: no memory for a header of %" PRIu64 " bytes", size);
+		return err_set(err, "model: no memory for a header of %" PRIu64 " bytes", size);
 	if (read_at(model, file, 0, bytes, (size_t)size, err) < 0)
 		return -1;
 	file->header = safetensors_parse(bytes, (size_t)size, (uint64_t)st.st_size, err);
@@ -107,34 +107,33 @@ static int add_file(struct hf_model *model, const char *name, struct err *err)
 			return 0;
 	if (!name[0] || strchr(name, '/') || name[0] == '.')
 		return err_fail(err, EXIT_DATA,
-			"import: " INDEX_NAME " names a file \"%s\", which is no plain name", name);
+			"model: " INDEX_NAME " names a file \"%s\", which is no plain name", name);
 	struct shard_file *files = realloc(model->files, (model->count + 1) * sizeof *files);
 	if (!files)
-		return err_set(err, "import: no memory");
+		return err_set(err, "model: no memory");
 	model->files = files;
 	files[model->count] = (struct shard_file) { .name = strdup(name), .fd = -1 };
 	if (!files[model->count].name)
-		return err_set(err, "import: no memory");
+		return err_set(err, "model: no memory");
 	return read_header(model, &files[model->count++], err);
 }
 
 static int add_indexed(struct hf_model *model, const char *text, size_t size, struct err *err)
 {
 	const char *tensor;
-	json_t *file, *index = record_parse(text, size, 0, "import: " INDEX_NAME, err),
+	json_t *file, *index = record_parse(text, size, 0, "model: " INDEX_NAME, err),
 				  *map = json_object_get(index, "weight_map");
 	int result = index ? 0 : -1;
 	if (index && !json_is_object(map))
 		result =
-			err_fail(err, EXIT_DATA, "import: %s/" INDEX_NAME " has no weight_map", model->path);
+			err_fail(err, EXIT_DATA, "model: %s/" INDEX_NAME " has no weight_map", model->path);
 	json_object_foreach(map, tensor, file)
 	{
 		if (result < 0)
 			break;
 		result = json_is_string(file)
 			? add_file(model, json_string_value(file), err)
-			: err_fail(err, EXIT_DATA, "import: " INDEX_NAME " names no file for tensor %s",
-				tensor);
+			: err_fail(err, EXIT_DATA, "model: " INDEX_NAME " names no file for tensor %s", tensor);
 	}
 	json_decref(index);
 	return result;
@@ -157,12 +156,12 @@ static int open_files(struct hf_model *model, struct err *err)
 			: add_indexed(model, text, size, err);
 	if (has(model, PICKLE_NAME) || has(model, PICKLE_NAME ".index.json"))
 		return err_fail(err, EXIT_DATA,
-			"import: %s has its weights in " PICKLE_NAME
+			"model: %s has its weights in " PICKLE_NAME
 			", a pickle, which is a program rather than data; convert it where you trust it: "
 			"python3 -c \"from transformers import GPT2LMHeadModel as M; "
 			"M.from_pretrained('%s').save_pretrained('NEW', safe_serialization=True)\"",
 			model->path, model->path);
-	return err_fail(err, EXIT_DATA, "import: %s has neither " SINGLE_NAME " nor " INDEX_NAME,
+	return err_fail(err, EXIT_DATA, "model: %s has neither " SINGLE_NAME " nor " INDEX_NAME,
 		model->path);
 }
 
@@ -195,7 +194,7 @@ static int read_floats(struct hf_model *model, const struct shard_file *file,
 		return read_at(model, file, offset, out, bytes, err);
 	AUTO_FREE char *raw = malloc(bytes);
 	if (!raw)
-		return err_set(err, "import: no memory for tensor %s", found->name);
+		return err_set(err, "model: no memory for tensor %s", found->name);
 	if (read_at(model, file, offset, raw, bytes, err) < 0)
 		return -1;
 	safetensors_to_fp32(found->dtype, raw, (size_t)elements, out);
@@ -220,16 +219,16 @@ static int check_tensor(const struct hf_model *model, const struct gpt2_tensor *
 	const struct safetensors_tensor *found = find(model, want->name, &file);
 	if (!found)
 		return err_fail(err, EXIT_DATA,
-			"import: %s has no tensor %s, which a GPT-2 of its config.json has", model->path,
+			"model: %s has no tensor %s, which a GPT-2 of its config.json has", model->path,
 			want->name);
 	if (!safetensors_is_float(found->dtype))
 		return err_fail(err, EXIT_DATA,
-			"import: tensor %s is of type %s; F32, F16 and BF16 can be read", found->name,
+			"model: tensor %s is of type %s; F32, F16 and BF16 can be read", found->name,
 			safetensors_dtype_name(found->dtype));
 	if (found->dims != want->dims || found->shape[0] != want->shape[0]
 		|| (want->dims == 2 && found->shape[1] != want->shape[1]))
 		return err_fail(err, EXIT_DATA,
-			"import: tensor %s does not have the shape that config.json gives it", found->name);
+			"model: tensor %s does not have the shape that config.json gives it", found->name);
 	return 0;
 }
 
@@ -254,7 +253,7 @@ static int check_head(struct hf_model *model, const struct shard_file *file,
 	AUTO_FREE float *a = malloc((size_t)wte->elements * sizeof *a),
 					*b = malloc((size_t)wte->elements * sizeof *b);
 	if (!a || !b)
-		return err_set(err, "import: no memory for tensor %s", wte->name);
+		return err_set(err, "model: no memory for tensor %s", wte->name);
 	bool same = safetensors_is_float(head->dtype) && head->dims == 2
 		&& head->shape[0] == wte->shape[0] && head->shape[1] == wte->shape[1];
 	if (same
@@ -264,7 +263,7 @@ static int check_head(struct hf_model *model, const struct shard_file *file,
 	if (same && memcmp(a, b, (size_t)wte->elements * sizeof *a) == 0)
 		return 0;
 	return err_fail(err, EXIT_DATA,
-		"import: " HEAD
+		"model: " HEAD
 		" is not the token embedding: muster-train only has models with a tied head");
 }
 
@@ -277,7 +276,7 @@ static int check_file(struct hf_model *model, const struct shard_file *file,
 			|| ends_with(tensor->name, ".attn.masked_bias"))
 			continue;
 		if (strcmp(tensor->name, HEAD) != 0)
-			return err_fail(err, EXIT_DATA, "import: %s/%s has a tensor %s, which no GPT-2 has",
+			return err_fail(err, EXIT_DATA, "model: %s/%s has a tensor %s, which no GPT-2 has",
 				model->path, file->name, tensor->name);
 		if (check_head(model, file, tensor, &all[0], err) < 0)
 			return -1;
@@ -306,11 +305,11 @@ static int open_model(struct hf_model *model, struct err *err)
 	size_t size;
 	model->fd = open(model->path, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
 	if (model->fd < 0)
-		return err_fail(err, io_status_or(errno, EXIT_DATA), "import: couldn't open %s: %m",
+		return err_fail(err, io_status_or(errno, EXIT_DATA), "model: couldn't open %s: %m",
 			model->path);
 	if (io_read_file(model->fd, CONFIG_NAME, TEXT_LIMIT, &text, &size, err) < 0
 		|| gpt2_config_parse(text, size, &model->source.config, err) < 0)
-		return err_prefix(err, "import: %s", model->path);
+		return err_prefix(err, "model: %s", model->path);
 	return open_files(model, err) < 0 ? -1 : check_tensors(model, err);
 }
 
@@ -321,7 +320,7 @@ struct model_source *hf_model_open(const char *path, struct err *err)
 		model->path = strdup(path);
 	if (!model || !model->path) {
 		free(model);
-		err_set(err, "import: no memory");
+		err_set(err, "model: no memory");
 		return NULL;
 	}
 	model->fd = -1;

@@ -95,12 +95,12 @@ static int read_floats(const struct llmc_model *model, const struct gpt2_tensor 
 	size_t bytes = (size_t)(tensor->elements * width_of(model));
 	AUTO_FREE char *raw = malloc(bytes);
 	if (!raw)
-		return err_set(err, "import: no memory for tensor %s", tensor->name);
+		return err_set(err, "model: no memory for tensor %s", tensor->name);
 	ssize_t n = io_read_at(model->fd, raw, bytes, (off_t)(HEADER_BYTES + first * width_of(model)));
 	if (n < 0)
-		return err_fail(err, EXIT_LOST, "import: couldn't read tensor %s: %m", tensor->name);
+		return err_fail(err, EXIT_LOST, "model: couldn't read tensor %s: %m", tensor->name);
 	if ((size_t)n != bytes)
-		return err_fail(err, EXIT_DATA, "import: the file ends within tensor %s", tensor->name);
+		return err_fail(err, EXIT_DATA, "model: the file ends within tensor %s", tensor->name);
 	safetensors_to_fp32(model->dtype, raw, (size_t)tensor->elements, out);
 	return 0;
 }
@@ -113,7 +113,7 @@ static int read_tensor(struct model_source *source, const struct gpt2_tensor *te
 		return read_floats(model, tensor, out, err);
 	AUTO_FREE float *turned = malloc((size_t)tensor->elements * sizeof *turned);
 	if (!turned)
-		return err_set(err, "import: no memory for tensor %s", tensor->name);
+		return err_set(err, "model: no memory for tensor %s", tensor->name);
 	if (read_floats(model, tensor, turned, err) < 0)
 		return -1;
 	transpose(turned, out, tensor->shape[0], tensor->shape[1]);
@@ -129,11 +129,11 @@ static int parse_header(struct llmc_model *model, const char *header, const char
 		fields[i] = (int32_t)bytes_le32(header + 4 * i);
 	if (fields[0] != MAGIC)
 		return err_fail(err, EXIT_DATA,
-			"import: %s is no model file of llm.c: it begins with %d, not with %d", path, fields[0],
+			"model: %s is no model file of llm.c: it begins with %d, not with %d", path, fields[0],
 			MAGIC);
 	if (fields[1] != 3 && fields[1] != 5)
 		return err_fail(err, EXIT_DATA,
-			"import: %s has version %d; llm.c's versions 3 (fp32) and 5 (bf16) can be read", path,
+			"model: %s has version %d; llm.c's versions 3 (fp32) and 5 (bf16) can be read", path,
 			fields[1]);
 	model->dtype = fields[1] == 3 ? SAFETENSORS_F32 : SAFETENSORS_BF16;
 	*config = (struct gpt2_config) { .context = fields[2],
@@ -147,7 +147,7 @@ static int parse_header(struct llmc_model *model, const char *header, const char
 		return -1;
 	if (model->padded < config->vocabulary || model->padded > PADDED_MAX)
 		return err_fail(err, EXIT_DATA,
-			"import: %s has a padded vocabulary of %" PRId64 " for %" PRId64 " tokens", path,
+			"model: %s has a padded vocabulary of %" PRId64 " for %" PRId64 " tokens", path,
 			model->padded, config->vocabulary);
 	return 0;
 }
@@ -157,13 +157,13 @@ static int check_size(const struct llmc_model *model, const char *path, struct e
 	struct stat st;
 	uint64_t elements;
 	if (fstat(model->fd, &st) < 0)
-		return err_fail(err, EXIT_LOST, "import: couldn't look at %s: %m", path);
+		return err_fail(err, EXIT_LOST, "model: couldn't look at %s: %m", path);
 	if (locate(model, GPT2_PARTS, -1, &elements, err) < 0)
 		return -1;
 	uint64_t want = HEADER_BYTES + elements * width_of(model);
 	if ((uint64_t)st.st_size != want)
 		return err_fail(err, EXIT_DATA,
-			"import: %s has %lld bytes, and a model of its dimensions %" PRIu64, path,
+			"model: %s has %lld bytes, and a model of its dimensions %" PRIu64, path,
 			(long long)st.st_size, want);
 	return 0;
 }
@@ -173,7 +173,7 @@ struct model_source *llmc_model_open(const char *path, struct err *err)
 	char header[HEADER_BYTES];
 	struct llmc_model *model = calloc(1, sizeof *model);
 	if (!model) {
-		err_set(err, "import: no memory");
+		err_set(err, "model: no memory");
 		return NULL;
 	}
 	model->source.read = read_tensor;
@@ -182,11 +182,10 @@ struct model_source *llmc_model_open(const char *path, struct err *err)
 	ssize_t n = model->fd < 0 ? -1 : io_read_full(model->fd, header, sizeof header);
 	int result = 0;
 	if (n < 0)
-		result =
-			err_fail(err, io_status_or(errno, EXIT_DATA), "import: couldn't read %s: %m", path);
+		result = err_fail(err, io_status_or(errno, EXIT_DATA), "model: couldn't read %s: %m", path);
 	else if (n < HEADER_BYTES)
 		result = err_fail(err, EXIT_DATA,
-			"import: %s has %zd bytes, too few for a model file of llm.c", path, n);
+			"model: %s has %zd bytes, too few for a model file of llm.c", path, n);
 	else if (parse_header(model, header, path, err) < 0 || check_size(model, path, err) < 0)
 		result = -1;
 	if (result == 0)

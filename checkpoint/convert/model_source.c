@@ -11,7 +11,7 @@ struct model_source *model_source_open(const char *path, struct err *err)
 	struct stat st;
 	if (stat(path, &st) < 0) {
 		err_fail(err, EXIT_USAGE,
-			"import: couldn't find %s: %s; give a Hugging Face directory or a model file of llm.c",
+			"model: couldn't find %s: %s; give a Hugging Face directory or a model file of llm.c",
 			path, strerror(errno));
 		return NULL;
 	}
@@ -19,6 +19,6 @@ struct model_source *model_source_open(const char *path, struct err *err)
 		return hf_model_open(path, err);
 	if (S_ISREG(st.st_mode))
 		return llmc_model_open(path, err);
-	err_fail(err, EXIT_USAGE, "import: %s is neither a directory nor a file", path);
+	err_fail(err, EXIT_USAGE, "model: %s is neither a directory nor a file", path);
 	return NULL;
 }
