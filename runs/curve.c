@@ -6,9 +6,7 @@
 
 #include <jansson.h>
 #include <math.h>
-#include <stdbool.h>
 #include <stdlib.h>
-#include <string.h>
 #include <sys/ioctl.h>
 #include <unistd.h>
 
@@ -72,12 +70,6 @@ void curve_print(const struct run_table *curve, FILE *out)
 
 /* ---- for other programs ---- */
 
-static bool is_bits(const char *name)
-{
-	const size_t length = strlen(name);
-	return length > 5 && strcmp(name + length - 5, "_bits") == 0;
-}
-
 /* A name of a program's own may have anything in it. */
 static void print_name(const char *name, FILE *out)
 {
@@ -102,7 +94,7 @@ static void export_csv(const struct run_table *curve, FILE *out)
 			const double value = curve->columns[c].values[row];
 			if (isnan(value))
 				fputc(',', out);
-			else if (is_bits(curve->columns[c].name))
+			else if (run_table_is_bits(curve->columns[c].name))
 				fprintf(out, ",%08x", (uint32_t)value);
 			else
 				fprintf(out, ",%.15g", value);
@@ -121,7 +113,8 @@ static json_t *row_json(const struct run_table *curve, size_t row)
 		if (isnan(value))
 			continue;
 		snprintf(bits, sizeof bits, "%08x", (uint32_t)value);
-		json_object_set_new(object, name, is_bits(name) ? json_string(bits) : json_real(value));
+		json_object_set_new(object, name,
+			run_table_is_bits(name) ? json_string(bits) : json_real(value));
 	}
 	return object;
 }

@@ -97,7 +97,8 @@ static int make_report(const struct arguments *given, const struct run *runs, st
 	AUTO_FREE char *title = title_of(given);
 	json_t *report = title ? report_json(runs, given->count, title) : NULL;
 	if (!report)
-		return err_set(err, "out of memory, or a text of a run is not UTF-8");
+		return err_set(err,
+			"couldn't make the report: out of memory, or the path of a run is not UTF-8");
 	const int rc = write_page(given, report, err);
 	json_decref(report);
 	return rc;

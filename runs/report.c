@@ -79,12 +79,10 @@ static bool is_plotted(const char *name)
 {
 	static const char *const left_out[] = { "time", "validation_time", "ranks", "uneven",
 		"sent_bytes", "ring_bytes", "skipped" };
-	const size_t length = strlen(name);
 	for (size_t i = 0; i < sizeof left_out / sizeof left_out[0]; i++)
 		if (strcmp(name, left_out[i]) == 0)
 			return false;
-	return strncmp(name, "checkpoint.", 11) != 0
-		&& (length < 5 || strcmp(name + length - 5, "_bits") != 0);
+	return strncmp(name, "checkpoint.", 11) != 0 && !run_table_is_bits(name);
 }
 
 static json_t *series_json(const struct run *run)
@@ -149,11 +147,6 @@ static json_t *attempt_json(const struct run *run, size_t n)
 
 /* ---- a run ---- */
 
-static int compare(const void *a, const void *b)
-{
-	return (*(const double *)a > *(const double *)b) - (*(const double *)a < *(const double *)b);
-}
-
 static json_t *median(const struct run_table *table, const char *name)
 {
 	const double *values = run_table_column(table, name);
@@ -162,10 +155,7 @@ static json_t *median(const struct run_table *table, const char *name)
 	for (size_t row = 0; sorted && values && row < table->count; row++)
 		if (isfinite(values[row]))
 			sorted[count++] = values[row];
-	if (count == 0)
-		return json_null();
-	qsort(sorted, count, sizeof *sorted, compare);
-	return json_real((sorted[(count - 1) / 2] + sorted[count / 2]) / 2);
+	return number(sorted ? run_table_median(sorted, count) : NAN);
 }
 
 static json_t *time_json(const struct run *run)
@@ -176,17 +166,19 @@ static json_t *time_json(const struct run *run)
 		"saving", time.saving, "other", time.other, "goodput", number(time.goodput));
 }
 
+static const char *base_name(const char *path)
+{
+	const char *slash = strrchr(path, '/');
+	return slash && slash[1] ? slash + 1 : path;
+}
+
 /* The last component of its path, or all of it where another run has the same. */
 static const char *name_of(const struct run *runs, size_t count, size_t i)
 {
-	const char *path = runs[i].dir.path, *name = strrchr(path, '/');
-	name = name && name[1] ? name + 1 : path;
-	for (size_t k = 0; k < count; k++) {
-		const char *other = strrchr(runs[k].dir.path, '/');
-		other = other && other[1] ? other + 1 : runs[k].dir.path;
-		if (k != i && strcmp(name, other) == 0)
-			return path;
-	}
+	const char *name = base_name(runs[i].dir.path);
+	for (size_t k = 0; k < count; k++)
+		if (k != i && strcmp(name, base_name(runs[k].dir.path)) == 0)
+			return runs[i].dir.path;
 	return name;
 }
 
@@ -259,6 +251,11 @@ json_t *report_json(const struct run *runs, size_t count, const char *title)
 	json_t *list = json_array(), *differences = json_array();
 	for (size_t i = 0; i < count; i++) {
 		json_t *run = run_json(runs, count, i);
+		if (!run) {
+			json_decref(list);
+			json_decref(differences);
+			return NULL;
+		}
 		if (i > 0)
 			json_array_append_new(differences,
 				compare_runs(runs, i, json_object_get(run, "series")));

@@ -123,12 +123,25 @@ void run_table_clear(struct run_table *table)
 	*table = (struct run_table) { 0 };
 }
 
+static int compare_doubles(const void *a, const void *b)
+{
+	return (*(const double *)a > *(const double *)b) - (*(const double *)a < *(const double *)b);
+}
+
+double run_table_median(double *values, size_t count)
+{
+	if (count == 0)
+		return NAN;
+	qsort(values, count, sizeof *values, compare_doubles);
+	return (values[(count - 1) / 2] + values[count / 2]) / 2;
+}
+
 /* ---- lines ---- */
 
-static bool ends_in_bits(const char *key)
+bool run_table_is_bits(const char *name)
 {
-	const size_t length = strlen(key);
-	return length > 5 && strcmp(key + length - 5, "_bits") == 0;
+	const size_t length = strlen(name);
+	return length > 5 && strcmp(name + length - 5, "_bits") == 0;
 }
 
 /* The number that a value stands for; NAN: none. */
@@ -140,7 +153,7 @@ static double number_of(const char *key, const json_t *value)
 		return json_number_value(value);
 	if (json_is_boolean(value))
 		return json_is_true(value);
-	if (!text || !ends_in_bits(key) || strlen(text) != 8)
+	if (!text || !run_table_is_bits(key) || strlen(text) != 8)
 		return NAN;
 	const unsigned long bits = strtoul(text, &end, 16);
 	return *end ? NAN : (double)bits;

@@ -5,6 +5,7 @@
 #ifndef MUSTER_RUN_TABLE_H
 #define MUSTER_RUN_TABLE_H
 
+#include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 
@@ -53,5 +54,11 @@ const double *run_table_column(const struct run_table *table, const char *name);
 double run_table_value(const struct run_table *table, const char *name, size_t row);
 
 void run_table_clear(struct run_table *table);
+
+/* Whether a column of this name has the bits of floats. */
+bool run_table_is_bits(const char *name);
+
+/* The median of `count` values, which are sorted by it; NAN for none. */
+double run_table_median(double *values, size_t count);
 
 #endif

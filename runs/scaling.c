@@ -15,19 +15,6 @@
 
 #define BAR_WIDTH 50
 
-static int compare(const void *a, const void *b)
-{
-	return (*(const double *)a > *(const double *)b) - (*(const double *)a < *(const double *)b);
-}
-
-/* Sorts the values and returns their median. */
-static double median(double *values, size_t count)
-{
-	/* NOLINTNEXTLINE(clang-analyzer-core.NonNullParamChecker): count is not 0 */
-	qsort(values, count, sizeof *values, compare);
-	return (values[(count - 1) / 2] + values[count / 2]) / 2;
-}
-
 /* The rows that have all numbers; *rows is malloc'ed. */
 static size_t whole_rows(const struct run_table *table, size_t **rows)
 {
@@ -57,7 +44,7 @@ static double median_of(const struct run_table *table, const size_t *rows, size_
 		if (minus)
 			values[i] = fmax(values[i] - run_table_value(table, minus, rows[i]), 0);
 	}
-	return median(values, count);
+	return run_table_median(values, count);
 }
 
 static int summarise(const struct run_table *table, size_t skip, int attempt,

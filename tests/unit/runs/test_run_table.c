@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* run_table: all numbers of a metrics file become cells, whoever wrote them and in whatever order;
- * and of several attempts the rows that count. */
+/* run_table: all numbers of a metrics file become cells, in any order of lines and keys; several
+ * attempts merge into the rows that count. */
 #include <math.h>
 #include <setjmp.h>
 #include <stdarg.h>
