@@ -12,11 +12,15 @@ import os
 import random
 import statistics
 import subprocess
+import sys
 import tempfile
 import time
 
 import tiktoken
 from tokenizers import Regex, Tokenizer, models, pre_tokenizers, trainers
+
+sys.path.append(os.path.join(os.path.dirname(os.path.abspath(__file__)), "../tests/lib"))
+from byte_level import bytes_of  # noqa: E402
 
 PATTERN = (r"(?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}{1,3}"
            r"| ?[^\s\p{L}\p{N}]+[\r\n]*|\s*[\r\n]+|\s+(?!\S)|\s+")
@@ -64,12 +68,8 @@ def make_tokenizer(lines):
 
 
 def make_tiktoken(tokenizer):
-    itself = [*range(33, 127), *range(161, 173), *range(174, 256)]
-    others = [byte for byte in range(256) if byte not in itself]
-    byte_of = {**{chr(byte): byte for byte in itself},
-               **{chr(256 + i): byte for i, byte in enumerate(others)}}
     vocabulary = json.loads(tokenizer.to_str())["model"]["vocab"]
-    ranks = {bytes(byte_of[c] for c in token): number for token, number in vocabulary.items()}
+    ranks = {bytes_of(token): number for token, number in vocabulary.items()}
     return tiktoken.Encoding("bench", pat_str=PATTERN, mergeable_ranks=ranks, special_tokens={})
 
 

@@ -19,6 +19,9 @@ import unicodedata
 import tiktoken
 from tokenizers import AddedToken, Regex, Tokenizer, models, normalizers, pre_tokenizers, trainers
 
+sys.path.append(os.path.join(os.path.dirname(os.path.abspath(__file__)), "lib"))
+from byte_level import bytes_of  # noqa: E402
+
 WORD = (r"(?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}%s| ?[^\s\p{L}\p{N}]+[\r\n]*"
         r"|\s*[\r\n]+|\s+(?!\S)|\s+")
 GPT2 = r"'s|'t|'re|'ve|'m|'ll|'d| ?\p{L}+| ?\p{N}+| ?[^\s\p{L}\p{N}]+|\s+(?!\S)|\s+"
@@ -71,19 +74,10 @@ def make(name, text, folder):
 
 def by_tiktoken(name, path):
     value = json.load(open(path, encoding="utf-8"))
-    alphabet = bytes_of_alphabet()
-    ranks = {bytes(alphabet[c] for c in token): number
-             for token, number in value["model"]["vocab"].items()}
+    ranks = {bytes_of(token): number for token, number in value["model"]["vocab"].items()}
     special = {one["content"]: one["id"] for one in value["added_tokens"]}
     return tiktoken.Encoding(name, pat_str=PATTERNS[name], mergeable_ranks=ranks,
                              special_tokens=special)
-
-
-def bytes_of_alphabet():
-    itself = [*range(33, 127), *range(161, 173), *range(174, 256)]
-    others = [byte for byte in range(256) if byte not in itself]
-    return {**{chr(byte): byte for byte in itself},
-            **{chr(256 + i): byte for i, byte in enumerate(others)}}
 
 
 def ours(program, path, texts):

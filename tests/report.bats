@@ -224,6 +224,9 @@ END
     [ "$output" = "muster-report: empty has no record of an attempt: give the checkpoint directory of a training" ]
     run -2 muster-report nowhere
     [[ $output = *nowhere* ]]
+    cp -r whole $'bad\377'
+    run -1 muster-report whole $'bad\377' -o bad.html
+    [[ $output = *"or the path of a run is not UTF-8" && ! -e bad.html ]]
     run -1 muster-report whole -o nowhere/x.html
     [ "$output" = "muster-report: couldn't write nowhere/x.html: No such file or directory" ]
     run -69 muster-report whole -o /dev/full

@@ -190,7 +190,7 @@ EXTRA_DIST += tests/readme.bats tests/gpt2_torch.bats tests/torch_reference.py \
 
 EXTRA_DIST += tests/generate.bats tests/first_minute.bats
 EXTRA_DIST += tests/config.bats tests/front.bats tests/report.bats tests/lib/events.py \
-	tests/lib/small_tokenizer.py tests/bpe_reference.py
+	tests/lib/byte_level.py tests/lib/small_tokenizer.py tests/bpe_reference.py
 EXTRA_DIST += tests/trace.bats tests/tools/check_trace.py tests/tools/flip_bits.py \
 	tests/watchdog.bats
 EXTRA_DIST += tests/train.bats tests/elastic.bats tests/mpirun.bats tests/saving.bats \

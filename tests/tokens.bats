@@ -162,13 +162,11 @@ writing() { compgen -G '.out.bin.*' >/dev/null; }
     echo "$output"
     [ "$status" -eq 0 ]
     [[ $output = *" tokens in out.bin (tokenizer.json: vocabulary 557)" ]]
-    python3 - <<'END'
+    PYTHONPATH=$MUSTER_TOP/tests/lib python3 - <<'END'
 import json, struct
+from byte_level import bytes_of
 value = json.load(open("tokenizer.json"))
-itself = [*range(33, 127), *range(161, 173), *range(174, 256)]
-others = [byte for byte in range(256) if byte not in itself]
-byte_of = {**{chr(b): b for b in itself}, **{chr(256 + i): b for i, b in enumerate(others)}}
-text = {i: bytes(byte_of[c] for c in token) for token, i in value["model"]["vocab"].items()}
+text = {i: bytes_of(token) for token, i in value["model"]["vocab"].items()}
 data = open("out.bin", "rb").read()[1024:]
 ids = struct.unpack(f"<{len(data) // 2}H", data)
 ends = [i for i, token in enumerate(ids) if token == 556]

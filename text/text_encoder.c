@@ -29,6 +29,7 @@ struct text_encoder {
 	void *arg;
 	char *pending; /* text that is in no chunk yet */
 	size_t size, room;
+	size_t searched; /* bytes of it in which there is no place to cut */
 	uint64_t offset; /* of `pending` in the document */
 	struct chunk *chunks;
 	int count, most;
@@ -129,6 +130,7 @@ static int cut(struct text_encoder *encoder, size_t size, struct err *err)
 	chunk->offset = encoder->offset;
 	encoder->size -= size;
 	encoder->offset += size;
+	encoder->searched = 0;
 	memmove(encoder->pending, encoder->pending + size, encoder->size);
 	return ++encoder->count == encoder->most ? run(encoder, err) : 0;
 }
@@ -147,8 +149,12 @@ int text_encoder_add(struct text_encoder *encoder, const char *text, size_t size
 	encoder->size += size;
 	if (encoder->size < CHUNK)
 		return 0;
-	const size_t at = tokenizer_cut(encoder->tokenizer, encoder->pending, encoder->size);
-	return at ? cut(encoder, at, err) : 0;
+	/* A place is found by the two characters before it. */
+	const size_t from = encoder->searched > 2 ? encoder->searched - 2 : 0;
+	const size_t at =
+		tokenizer_cut(encoder->tokenizer, encoder->pending + from, encoder->size - from);
+	encoder->searched = encoder->size;
+	return at ? cut(encoder, from + at, err) : 0;
 }
 
 int text_encoder_end(struct text_encoder *encoder, struct err *err)

@@ -6,10 +6,7 @@ import json
 import re
 import sys
 
-ITSELF = [*range(33, 127), *range(161, 173), *range(174, 256)]
-OTHERS = [byte for byte in range(256) if byte not in ITSELF]
-ALPHABET = {**{byte: chr(byte) for byte in ITSELF},
-            **{byte: chr(256 + i) for i, byte in enumerate(OTHERS)}}
+from byte_level import CHARACTER_OF as ALPHABET
 
 
 def main(path, count):
