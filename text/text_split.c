@@ -7,6 +7,7 @@
 
 #include "text/text_split.h"
 
+#include <ctype.h>
 #include <pcre2.h>
 #include <stdbool.h>
 #include <stdio.h>
@@ -31,29 +32,49 @@ struct text_split_work {
 	bool known;
 };
 
+/* What Oniguruma and PCRE2 take in the same way; *length becomes that of the construct at `p`. Of
+ * the rest some mean another thing to each: classes in classes, ^ and $, \w, \h and others. */
+static bool is_common(const char *p, bool in_class, size_t *length)
+{
+	static const char *const groups[] = { "(?:", "(?i:", "(?=", "(?!", "(?<=", "(?<!", "(?>" };
+	*length = 1;
+	if (*p == '\\') {
+		*length = 2;
+		return p[1] && (!isalnum((unsigned char)p[1]) || strchr("pPsSdDrntf", p[1]));
+	}
+	if (in_class)
+		return *p != '[' && strncmp(p, "&&", 2) != 0;
+	if (*p == '^' || *p == '$')
+		return false;
+	if (*p == '[')
+		*length = p[1] == '^' ? 2 : 1;
+	if (strncmp(p, "(?", 2) != 0)
+		return true;
+	for (size_t i = 0; i < sizeof groups / sizeof groups[0]; i++)
+		if (strncmp(p, groups[i], strlen(groups[i])) == 0) {
+			*length = strlen(groups[i]);
+			return true;
+		}
+	return false;
+}
+
 /* Writes the pattern with its spaces spelled out. */
 static int spell(const char *pattern, FILE *out, struct err *err)
 {
 	bool in_class = false;
-	for (const char *p = pattern; *p; p++) {
-		const char next = *p == '\\' ? p[1] : '\0';
-		if (next == 'S' && in_class)
+	size_t length;
+	for (const char *p = pattern; *p; p += length) {
+		if (!is_common(p, in_class, &length) || (in_class && strncmp(p, "\\S", 2) == 0))
 			return err_fail(err, EXIT_DATA,
-				"tokenizer: couldn't use the pattern %s: it has \\S in brackets", pattern);
-		if (next == 's' || next == 'S') {
-			fprintf(out, in_class ? "%s%s" : next == 's' ? "[%s%s]" : "[^%s%s]", SPACES, "");
-			p++;
-			continue;
-		}
-		fputc(*p, out);
-		if (next) {
-			fputc(next, out);
-			p++;
-		} else if (*p == '[') {
-			in_class = true;
-		} else if (*p == ']') {
-			in_class = false;
-		}
+				"tokenizer: couldn't use the pattern %s: PCRE2 may take \"%.4s\" otherwise",
+				pattern, p);
+		if (strncmp(p, "\\s", 2) == 0)
+			fprintf(out, in_class ? "%s" : "[%s]", SPACES);
+		else if (strncmp(p, "\\S", 2) == 0)
+			fprintf(out, "[^%s]", SPACES);
+		else
+			fwrite(p, 1, length, out);
+		in_class = *p == '[' || (in_class && *p != ']');
 	}
 	return 0;
 }
