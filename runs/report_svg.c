@@ -2,6 +2,7 @@
 /* The loss of runs as an image for documents. */
 #include "config.h"
 
+#include <ctype.h>
 #include <inttypes.h>
 #include <math.h>
 #include <stdlib.h>
@@ -28,14 +29,14 @@ static void write_block(const json_t *points, const char *name, size_t run, FILE
 	fputs("END\n", out);
 }
 
-/* gnuplot's quotes end at a quote; a name may have one. */
+/* gnuplot's quotes end at a quote and at the end of a line; a name may have both. */
 static void write_quoted(const char *text, FILE *out)
 {
 	fputc('\'', out);
 	for (; *text; text++) {
 		if (*text == '\'')
 			fputc('\'', out);
-		fputc(*text, out);
+		fputc(iscntrl((unsigned char)*text) ? ' ' : *text, out);
 	}
 	fputc('\'', out);
 }

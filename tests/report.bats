@@ -179,6 +179,11 @@ import xml.etree.ElementTree as tree
 texts = "".join(tree.parse("loss.svg").getroot().itertext())
 assert all(word in texts for word in ("step", "loss", "whole", "cut")), texts
 END
+    # A name can't end its quotes.
+    odd=$'odd\nsystem "touch taken"'
+    cp -r whole "$odd"
+    run -0 muster-report "$odd" --svg odd.svg
+    [ ! -e taken ]
     run -65 muster-report '<b>own' --svg none.svg
     [[ $output = *"none of its steps has a loss"* ]]
 }
