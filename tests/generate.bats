@@ -31,6 +31,8 @@ setup() { cd "$BATS_FILE_TMPDIR" || return; }
     head -c 300 long >prompt
     [ "$(muster-generate run -t 0 --prompt-file prompt -n 60)" = "$(head -c 360 long)" ]
     [ "$(muster-generate run -t 0 --prompt-file - -n 60 <prompt)" = "$(head -c 360 long)" ]
+    # A prompt of any bytes.
+    [ "$(printf 'a\377b' | muster-generate run --prompt-file - -n 0 | od -An -tx1 | xargs)" = "61 ff 62 0a" ]
     # As numbers of tokens.
     [ "$(muster-generate run -t 0 --ids -p '116 104,101' -n 3)" = "116 104 101 32 99 97 " ]
 }

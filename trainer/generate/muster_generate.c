@@ -164,6 +164,22 @@ static int parse_ids(char *text, const struct gpt2_config *config, struct token_
 	return 0;
 }
 
+static int read_stdin(char **text, size_t *size, struct err *err)
+{
+	char block[4096];
+	FILE *all = open_memstream(text, size);
+	if (!all)
+		return err_set(err, "prompt: out of memory");
+	for (size_t n; (n = fread(block, 1, sizeof block, stdin)) > 0;)
+		fwrite(block, 1, n, all);
+	const int why = errno;
+	if (fclose(all))
+		return err_set(err, "prompt: out of memory");
+	return ferror(stdin)
+		? err_fail(err, io_status(why), "prompt: couldn't read standard input: %s", strerror(why))
+		: 0;
+}
+
 static int read_text(const struct arguments *given, char **text, size_t *size, struct err *err)
 {
 	if (!given->prompt_file) {
@@ -174,12 +190,7 @@ static int read_text(const struct arguments *given, char **text, size_t *size, s
 	}
 	if (strcmp(given->prompt_file, "-") != 0)
 		return io_read_file(AT_FDCWD, given->prompt_file, PROMPT_LIMIT, text, size, err);
-	size_t room = 0;
-	const ssize_t n = getdelim(text, &room, EOF, stdin);
-	if (n < 0 && ferror(stdin))
-		return err_fail(err, io_status(errno), "prompt: couldn't read standard input: %m");
-	*size = n < 0 ? 0 : (size_t)n;
-	return 0;
+	return read_stdin(text, size, err);
 }
 
 /* A model without a prompt begins as after the end of a text, or of a line. */
