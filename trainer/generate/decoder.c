@@ -112,8 +112,9 @@ void decoder_close(struct decoder *d)
 static int take_weights(struct linear *linear, const float *w, int in, int out, bool laid_out,
 	bool half)
 {
-	*linear =
-		(struct linear) { in, out, allocate((uint64_t)in * (uint64_t)out, half ? 2 : 4), NULL };
+	linear->in = in;
+	linear->out = out;
+	linear->w = allocate((uint64_t)in * (uint64_t)out, half ? 2 : 4);
 	if (!linear->w)
 		return -1;
 #pragma omp parallel for
@@ -176,12 +177,10 @@ static int read_tensor(struct decoder *d, struct model_source *source,
 	const bool is_head = tensor->part == GPT2_WTE;
 	const int rows = (int)tensor->shape[0], columns = (int)tensor->shape[1];
 	struct linear *linear = linear_of(d, block, tensor->part);
-	float *bias = linear->bias; /* may have come first */
 	if (take_weights(linear, values, is_head ? columns : rows, is_head ? rows : columns, is_head,
 			d->half)
 		< 0)
 		return err_set(err, "model: no memory for tensor %s", tensor->name);
-	linear->bias = bias;
 	return 0;
 }
 

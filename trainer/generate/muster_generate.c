@@ -284,8 +284,7 @@ static int feed(struct decoder *decoder, const struct token_list *all, size_t fe
 	size_t from = fed;
 	if (all->count - fed > context - decoder_length(decoder)) {
 		decoder_rewind(decoder, 0);
-		const size_t keep = fed == 0 && all->count <= context ? all->count : (context + 1) / 2;
-		from = all->count - (keep < all->count ? keep : all->count);
+		from = all->count - (context + 1) / 2;
 	}
 	return decoder_feed(decoder, all->ids + from, all->count - from, logits, err);
 }
