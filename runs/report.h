@@ -28,8 +28,8 @@ json_t *report_json(const struct run *runs, size_t count, const char *title);
 /* Writes one page of HTML that needs nothing else: style, programs and data are in it. */
 int report_page(const json_t *report, FILE *out, struct err *err);
 
-/* Draws the loss of all runs over the steps, and where attempts resumed, into the file `path`, as
- * SVG. */
+/* Draws the loss of all runs over the steps, where attempts resumed, and how far each further run
+ * is from the first, into the file `path`, as SVG. */
 int report_svg(const struct run *runs, size_t count, const char *path, struct err *err);
 
 #endif

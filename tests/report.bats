@@ -177,8 +177,10 @@ END
     python3 - <<'END'
 import xml.etree.ElementTree as tree
 texts = "".join(tree.parse("loss.svg").getroot().itertext())
-assert all(word in texts for word in ("step", "loss", "whole", "cut")), texts
+assert all(word in texts for word in ("step", "loss", "whole", "cut", "difference")), texts
 END
+    run -0 muster-report whole --svg one.svg
+    ! grep -q difference one.svg || false
     # A name can't end its quotes.
     odd=$'odd\nsystem "touch taken"'
     cp -r whole "$odd"
