@@ -2,6 +2,7 @@
 /* Redrawn in place at most five times a second, and wiped at the end. */
 #include "common/progress.h"
 
+#include <math.h>
 #include <stdarg.h>
 #include <stdio.h>
 #include <unistd.h>
@@ -21,9 +22,21 @@ char *progress_bytes(double bytes, char out[16])
 	return out;
 }
 
+char *progress_time(double seconds, char out[24])
+{
+	const long long all = seconds < 1e9 ? llround(seconds) : 1000000000;
+	if (all < 60)
+		snprintf(out, 24, "%lld s", all);
+	else if (all < 3600)
+		snprintf(out, 24, "%lld:%02lld min", all / 60, all % 60);
+	else
+		snprintf(out, 24, "%lld:%02lld:%02lld h", all / 3600, all / 60 % 60, all % 60);
+	return out;
+}
+
 char *progress_text(const struct progress *progress, double seconds, char *out, size_t size)
 {
-	char bar[BAR + 1], done[16], total[16], rate[16];
+	char bar[BAR + 1], done[16], total[16], rate[16], left[24];
 	double part = progress->total ? (double)progress->done / (double)progress->total : 0;
 	part = part > 1 ? 1 : part;
 	for (int i = 0; i < BAR; i++)
@@ -35,8 +48,8 @@ char *progress_text(const struct progress *progress, double seconds, char *out, 
 	if (!progress->total)
 		snprintf(out, size, "%s %s, %s/s", progress->what, done, rate);
 	else if (part > 0 && seconds > 0)
-		snprintf(out, size, "%s [%s] %3.0f %% of %s, %s/s, %.0f s left", progress->what, bar,
-			part * 100, total, rate, seconds / part * (1 - part));
+		snprintf(out, size, "%s [%s] %3.0f %% of %s, %s/s, %s left", progress->what, bar,
+			part * 100, total, rate, progress_time(seconds / part * (1 - part), left));
 	else
 		snprintf(out, size, "%s [%s]   0 %% of %s", progress->what, bar, total);
 	return out;

@@ -32,6 +32,9 @@ void progress_next(const char *format, ...) __attribute__((format(printf, 1, 2))
  * `out`. */
 char *progress_text(const struct progress *progress, double seconds, char *out, size_t size);
 
+/* A time in readable form: "59 s", "1:02 min", "2:03:04 h". Returns `out`. */
+char *progress_time(double seconds, char out[24]);
+
 /* Bytes in readable form: "512 B", "1.5 kB", "12.3 GB" (powers of 1000). Returns `out`. */
 char *progress_bytes(double bytes, char out[16]);
 

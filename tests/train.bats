@@ -20,6 +20,15 @@ setup() { cd "$BATS_FILE_TMPDIR" || return; }
     grep -q 'identity  ' whole.out
 }
 
+@test "on a terminal every step but the last tells how long the rest takes, elsewhere none" {
+    command -v script >/dev/null || skip "no script(1): apt-get install bsdutils"
+    export -f train
+    script -qec 'bash -c "train watched --steps 20"' typescript >/dev/null
+    [ "$(grep -c '^step .* ms .*  [0-9:]* \(s\|min\|h\) left' typescript)" -eq 19 ]
+    run grep ' left' whole.out
+    [ "$status" -eq 1 ]
+}
+
 @test "a notice stops it with 75, and the next attempt ends bit-identical" {
     local signal pid status attempt=0
     for signal in TERM USR2 INT; do

@@ -7,9 +7,12 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <sys/resource.h>
+#include <unistd.h>
 
 #include "common/auto.h"
 #include "common/build_id.h"
+#include "common/clock.h"
+#include "common/progress.h"
 #include "trainer/run/numerics.h"
 
 static void line(const char *name, const char *value)
@@ -178,17 +181,31 @@ static const char *measured(const struct run *run)
 	return marks[run->settings.comm];
 }
 
+/* On a terminal, how long the rest takes at the pace of this attempt. */
+static const char *time_left(const struct run *run, uint64_t step, char text[40])
+{
+	char time[24];
+	const double pace = (clock_now() - run->began) / (double)(step - run->began_step);
+	text[0] = '\0';
+	if (isatty(STDOUT_FILENO) && step < (uint64_t)run->settings.steps)
+		snprintf(text, 40, "  %s left",
+			progress_time(pace * (double)((uint64_t)run->settings.steps - step), time));
+	return text;
+}
+
 void report_step(const struct run *run, const struct metrics_step *step)
 {
-	char cost[100], use[40] = "";
+	char cost[100], left[40], use[40] = "";
 	if (step->use > 0)
 		snprintf(use, sizeof use, "  MFU %4.1f%%", step->use * 100);
-	printf("step %*" PRIu64 "/%lld  loss %9.6f  norm %9.4f  lr %.3e  %s %8.0f  ms %8.1f%s%s%s%s\n",
+	printf("step %*" PRIu64
+		   "/%lld  loss %9.6f  norm %9.4f  lr %.3e  %s %8.0f  ms %8.1f%s%s%s%s%s\n",
 		digits((uint64_t)run->settings.steps), step->step, (long long)run->settings.steps,
 		(double)step->loss, (double)step->norm, (double)step->learning_rate,
 		run->settings.model == MODEL_GPT2 ? "tokens/s" : "samples/s", step->tokens_per_second,
 		step->milliseconds, use, cost_text(&step->cost, cost),
-		step->skipped ? "  skipped: not finite" : "", measured(run));
+		step->skipped ? "  skipped: not finite" : "", measured(run),
+		time_left(run, step->step, left));
 	fflush(stdout);
 }
 

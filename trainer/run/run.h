@@ -48,6 +48,8 @@ struct run {
 	struct ddp *ddp;
 	struct validation *validation; /* NULL without validation */
 	struct state state;
+	double began;        /* clock_now() at the start of this attempt's first step */
+	uint64_t began_step; /* steps that were done then */
 	json_t *numerics;
 	struct trace_file *trace_file; /* NULL without --trace */
 	struct trace *trace;

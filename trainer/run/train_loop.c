@@ -524,7 +524,9 @@ int train_loop(struct run *run, struct train_end *end, struct err *err)
 	loop.feed = start_feed(run, err);
 	if (!loop.feed)
 		return -1;
-	save_scheduler_begin(&run->scheduler, &run->settings.schedule, clock_now());
+	run->began = clock_now();
+	run->began_step = run->state.step;
+	save_scheduler_begin(&run->scheduler, &run->settings.schedule, run->began);
 	while (rc == 0 && run->state.step < steps && !end->stop) {
 		rc = one_step(&loop, run->state.step + 1, err);
 		end->losses = (struct save_step) { .loss = loop.result.loss,

@@ -22,6 +22,18 @@ static void bytes_are_rounded_to_their_unit(void **state)
 		assert_string_equal(progress_bytes(cases[i].bytes, out), cases[i].text);
 }
 
+static void times_are_rounded_to_seconds(void **state)
+{
+	static const struct {
+		double seconds;
+		const char *text;
+	} cases[] = { { 0, "0 s" }, { 59.4, "59 s" }, { 59.6, "1:00 min" }, { 3599.4, "59:59 min" },
+		{ 3599.6, "1:00:00 h" }, { 360005, "100:00:05 h" }, { 1e30, "277777:46:40 h" } };
+	char out[24];
+	for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++)
+		assert_string_equal(progress_time(cases[i].seconds, out), cases[i].text);
+}
+
 static void the_bar_shows_part_rate_and_time(void **state)
 {
 	char out[160];
@@ -53,6 +65,7 @@ int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(bytes_are_rounded_to_their_unit),
+		cmocka_unit_test(times_are_rounded_to_seconds),
 		cmocka_unit_test(the_bar_shows_part_rate_and_time),
 		cmocka_unit_test(nothing_is_drawn_elsewhere),
 	};
