@@ -15,8 +15,10 @@ WORK=${MUSTER_QUICKSTART_DIR:-/var/tmp/muster-quickstart}
 REPORT=$WORK-report.html
 CLUSTER=$TOP/tests/cluster/cluster
 export MUSTER_CLUSTER_DIR=$WORK/cluster MUSTER_CLUSTER_GRACE=30 MUSTER_CLUSTER_KILLWAIT=10
-PREEMPTIONS=2
+PREEMPTIONS=${MUSTER_QUICKSTART_PREEMPTIONS:-2}
+KILLS=${MUSTER_QUICKSTART_KILLS:-0} # of rank 0, by SIGKILL, between the preemptions
 STEPS=${MUSTER_QUICKSTART_STEPS:-200}
+LIMIT=$((200 + 2 * STEPS)) # seconds that a training may take; only a hang reaches it
 BEGAN=$SECONDS
 
 # Both runs train a GPT-2 of 4 layers over bytes: 32 samples of 128 tokens per step, in 8 slots
@@ -117,22 +119,32 @@ preempt() {
 	wait_until 60 "the preemption of job $2" not_running "$2"
 }
 
-# Trains with preemptions, each at least 5 steps after the start or the preemption before.
+# kill_rank NAME: kills rank 0, which owns the checkpoint directory.
+kill_rank() {
+	say "after step $(last_step "$1"): SIGKILL for rank 0"
+	kill -9 "$(jq .pid "$JOBS/$1/owner.json")" || fail "couldn't kill rank 0"
+}
+
+# Trains with interruptions, each at least 5 steps after the start or the interruption before.
 run_preempted() {
-	local job resumed=0 k
+	local job resumed=0 k all=$((PREEMPTIONS + KILLS))
 	job=$(submit preempted) || fail "couldn't submit the training"
-	for ((k = 1; k <= PREEMPTIONS; k++)); do
+	for ((k = 1; k <= all; k++)); do
 		wait_until 90 "step $((resumed + 5)) of job $job" passed_step preempted $((resumed + 5))
-		preempt preempted "$job"
+		if ((k * KILLS / all > (k - 1) * KILLS / all)); then
+			kill_rank preempted
+		else
+			preempt preempted "$job"
+		fi
 		resumed=$(last_step preempted)
 	done
-	wait_until 200 "the end of job $job" job_gone "$job"
+	wait_until "$LIMIT" "the end of job $job" job_gone "$job"
 }
 
 run_undisturbed() {
 	local job
 	job=$(submit undisturbed) || fail "couldn't submit the training"
-	wait_until 200 "the end of job $job" job_gone "$job"
+	wait_until "$LIMIT" "the end of job $job" job_gone "$job"
 }
 
 # Prints one line per attempt (start of the job) from the trainer's records. The seconds lost are
@@ -190,6 +202,9 @@ show() {
 		"$JOBS/preempted" "$JOBS/undisturbed" 2>"$WORK/report.log" ||
 		{ cat "$WORK/report.log"; fail "couldn't draw the report"; }
 	say "what happened, to look at: file://$REPORT"
+	[ -z "${MUSTER_QUICKSTART_RUNS-}" ] ||
+		cp -r "$JOBS/preempted" "$JOBS/undisturbed" "$MUSTER_QUICKSTART_RUNS" ||
+		fail "couldn't copy the runs to $MUSTER_QUICKSTART_RUNS"
 }
 
 main() {
@@ -205,7 +220,7 @@ main() {
 	JOBS=$("$CLUSTER" status jobs)
 	cp "$TOP/slurm-examples/train-spot.sbatch" "$JOBS/"
 	make_tokens
-	say "training, with $PREEMPTIONS preemptions"
+	say "training, with $PREEMPTIONS preemptions$( ((KILLS == 0)) || echo " and $KILLS kills")"
 	run_preempted
 	say "training the same, undisturbed"
 	run_undisturbed
