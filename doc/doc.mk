@@ -14,4 +14,15 @@ EXTRA_DIST += doc/cuda-shim.md doc/metrics-format.md doc/gemm-plans-format.md \
 	doc/flight-recorder-format.md doc/launch-faults.md doc/testing.md doc/training-faults.md \
 	doc/glossary.md doc/pytorch.md doc/pytorch-dcp.md doc/pytorch-canonical.md \
 	doc/pytorch-frameworks.md
+EXTRA_DIST += doc/guide/administrator.md doc/guide/benchmarks.md doc/guide/checkpoints.md \
+	doc/guide/design.md doc/guide/first-minute.md doc/guide/migrating.md doc/guide/programs.md \
+	doc/guide/trainer.md doc/guide/troubleshooting.md
+EXTRA_DIST += doc/images/how-it-works.dot doc/images/how-it-works.svg doc/images/two-runs.svg \
+	doc/images/report.png doc/images/site.png doc/images/draw.sh
+EXTRA_DIST += doc/site/build.sh doc/site/conf.py doc/site/index.md
+
+# The web site, in the folder `site`; REPORT=FILE is shown as the finished report.
+.PHONY: site
+site:
+	$(AM_V_GEN)REPORT="$(REPORT)" $(srcdir)/doc/site/build.sh site
 # End of doc.mk

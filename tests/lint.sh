@@ -12,8 +12,8 @@ set -u -o pipefail
 
 LONGEST=100
 # Lines that may be longer: the name of a test, also where a file's head lists it, and one with a
-# text of 75 characters or more, which a program prints or a test looks for; tables and pasted lines
-# of Markdown.
+# text of 75 characters or more, which a program prints or a test looks for; tables and commands of
+# Markdown.
 LONG_CODE="@test \"|#  [0-9]+  [a-z_]+\.bats: |.*(\"[^\"]{75,}|'[^']{75,})[\"']"
 LONG_PROSE="\||    "
 # In a bats file each test is a subshell with variables of its own (SC2030, SC2031, SC2128, SC2178,
@@ -134,7 +134,11 @@ python_installed() {
 
 # long_lines MAY FILE…: lines that are too long, but for those that begin with MAY.
 long_lines() {
-    LC_ALL=C.UTF-8 grep -nHE "^.{$((LONGEST + 1))}" -- "${@:2}" | grep -vE "^[^:]*:[0-9]+:($1)" |
+    local file
+    for file in "${@:2}"; do
+        case $file in *.md) sed '/^```/,/^```$/s/.*//' "$file" ;; *) cat "$file" ;; esac |
+            LC_ALL=C.UTF-8 grep -nHE --label="$file" "^.{$((LONGEST + 1))}"
+    done | grep -vE "^[^:]*:[0-9]+:($1)" |
         sed "s/^\([^:]*:[0-9]*\):.*/\1: more than $LONGEST characters/"
 }
 

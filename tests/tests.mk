@@ -185,7 +185,8 @@ check_PROGRAMS += tests/tools/model_logits tests/tools/safetensors_check
 tests_tools_model_logits_LDADD = $(trainer_LIBS)
 tests_tools_safetensors_check_LDADD = libcheckpoint.la
 EXTRA_DIST += tests/ckpt_hf.bats tests/ckpt_hf.py
-EXTRA_DIST += tests/readme.bats tests/gpt2_torch.bats tests/torch_reference.py \
+EXTRA_DIST += tests/documents.bats tests/site.bats tests/lib/documents.bash
+EXTRA_DIST += tests/gpt2_torch.bats tests/torch_reference.py \
 	tests/batchnorm.bats tests/zero.bats
 
 EXTRA_DIST += tests/generate.bats tests/first_minute.bats

@@ -1,9 +1,11 @@
 #!/usr/bin/env bats
 # SPDX-License-Identifier: Apache-2.0
-# Every line of the README's examples does what it says, as it is pasted.
+# Every command of README.md and doc/ that needs a cluster does what it says, as it is pasted
+# (torch_muster.py's in pytorch.bats).
 
 load ../lib/has_torch
 load helpers
+load ../lib/documents
 STEPS=200
 load training
 
@@ -25,11 +27,10 @@ teardown() {
     job_cancel_left
 }
 
-# The lines of the README's examples.
-lines() { sed -n '/^## Examples/,/^## When/s/^    \([^#].*\)/\1/p' "$MUSTER_TOP/README.md"; }
+# The lines that submit a script.
+lines() { commands cluster "$MUSTER_TOP/doc/guide/trainer.md"; }
 
-# paste SCRIPT: the README's line for that script; prints the job's id. /shared is a folder of this
-# cluster.
+# paste SCRIPT: the line for that script; prints the job's id. /shared is a folder of this cluster.
 paste_line() {
     local line
     line=$(lines | grep "slurm-examples/$1\$") || return 1
@@ -42,9 +43,27 @@ paste_line() {
 # The same run, as far as its folder tells.
 finished() { job_wait "$1" 90 COMPLETED && train_equals_reference "shared/$2"; }
 
-@test "the README has a line for every script, and no other" {
+@test "the manual has a line for every script, and no other" {
     diff <(lines | sed 's/.*slurm-examples\///' | sort) \
         <(cd "$MUSTER_TOP/slurm-examples" && ls ./*.sbatch | cut -c3- | sort)
+}
+
+@test "what is left: each command as it is pasted" {
+    mapfile -t left < <(commands cluster "${DOCUMENTS[@]}" |
+        grep -v '^export \|^srun .*torch_\|sbatch slurm-examples/' | sort -u)
+    [ ${#left[@]} -ge 2 ]
+    for line in "${left[@]}"; do
+        echo "$line"
+        run cluster run env PATH="$EXAMPLE_PATH" timeout -k 10 $((2 * HANG)) \
+            bash -c "${line//\/shared/$JOBS\/shared}"
+        echo "$output"
+        # muster-doctor has something to say of this machine.
+        [ "$status" -eq 0 ] || [[ $line = *muster-doctor* && $status = [13] ]]
+        [[ $line != *muster-rdzv* ]] || [ "$(grep -cE '^ +[0-7]/8 ' <<<"$output")" -eq 8 ]
+    done
+    # The README's line for a training is one of the manual's, with validation data.
+    commands cluster "$MUSTER_TOP/README.md" |
+        grep -q "$(lines | grep -o 'sbatch .*train-spot.sbatch')"
 }
 
 @test "ranks" {
@@ -163,7 +182,7 @@ END2
 
 @test "a PyTorch script by plain srun, and preempted in the middle: the same result" {
     need_torch
-    line=$(sed -n 's/^    \(srun .*torch_ddp.py .*\)/\1/p' "$MUSTER_TOP/README.md")
+    line=$(commands cluster "${DOCUMENTS[@]}" | grep '^srun .*torch_ddp.py')
     [ -n "$line" ]
     line="${line/--checkpoint/--epochs 6 --checkpoint}"
     local ranks=8 each=2

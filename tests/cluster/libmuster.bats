@@ -3,6 +3,7 @@
 # What C programs get from libmuster, on a real Slurm.
 
 load helpers
+load ../lib/documents
 
 setup_file() {
     export EXCHANGE=$MUSTER_BUILD/tests/unit/test_nccl_exchange
@@ -132,9 +133,8 @@ END
 }
 
 @test "the example in C: preempted, requeued, resumed, and the right result" {
-    # The README's line, with fewer steps.
-    line=$(sed -n 's/^    \(STEPS=.* sbatch slurm-examples\/ring.sbatch\)$/\1/p' \
-        "$MUSTER_TOP/README.md")
+    # The manual's line, with fewer steps.
+    line=$(commands cluster "$MUSTER_TOP/doc/guide/trainer.md" | grep ring.sbatch)
     line=${line/1000/120}
     job=$(cluster run env SBATCH_EXCLUSIVE=exclusive SBATCH_OUTPUT=slurm-%j.out \
         bash -c "${line//\/shared/$JOBS}" |

@@ -6,6 +6,7 @@
 load ../lib/has_torch
 load ../lib/python_package
 load helpers
+load ../lib/documents
 load training
 
 setup_file() {
@@ -139,7 +140,7 @@ undisturbed() {
 
 @test "the README's example: preempted and back, and it learns" {
     cp -r "$MUSTER_TOP/slurm-examples" "$JOBS/"
-    line=$(sed -n 's/^    \(srun .*torch_muster.py .*\)/\1/p' "$MUSTER_TOP/README.md")
+    line=$(commands cluster "$MUSTER_TOP/README.md" | grep '^srun .*torch_muster.py')
     [ -n "$line" ]
     line=${line//\/shared\//} && line=${line/python3//usr/bin/python3}
     printf '#!/bin/bash\n%s --epochs 60 &\nwait $!\n' "$line" >"$JOBS/readme.sh"

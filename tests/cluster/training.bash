@@ -18,7 +18,7 @@ TRAIN_ARGS="--model gpt2 --layers 2 --width 32 --heads 2 --context 32 --vocabula
 # does not matter).
 training_begin() {
     [ "$(id -u)" = 0 ] || return 0
-    cat "$MUSTER_TOP"/LICENSE "$MUSTER_TOP"/README.md >"$JOBS/text"
+    cat "$MUSTER_TOP"/LICENSE "$MUSTER_TOP"/HACKING.md >"$JOBS/text"
     muster-tokens -o "$JOBS/train.bin" "$JOBS/text" >&2
     chmod a+r "$JOBS/train.bin"
     cat >"$JOBS/train.sh" <<'END'
