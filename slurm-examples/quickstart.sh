@@ -28,6 +28,15 @@ TRAIN_ARGS="--model gpt2 --layers 4 --width 128 --heads 4 --context 128 --vocabu
 	--validate-every 50 --ckpt-every 25 --seed 2718"
 
 say() { printf 'quickstart: %s\n' "$*"; }
+
+# bar WHAT DONE TOTAL: on a terminal, draws how far it is. WHAT alone wipes it.
+bar() {
+	[ -t 1 ] || return 0
+	[ $# -gt 1 ] || { printf '\r\033[K'; return; }
+	local done=$(($2 < $3 ? $2 : $3)) hashes='##############################'
+	local dots='..............................'
+	printf '\r%s [%s%s] %d of %d\033[K' "$1" "${hashes:0:30*done/$3}" "${dots:30*done/$3}" "$2" "$3"
+}
 fail() { say "FAIL: $*"; exit 1; }
 
 clean_up() {
@@ -61,8 +70,15 @@ build() {
 		{ [ -x "$TOP/configure" ] || "$TOP/autogen.sh"; } &&
 		mkdir -p "$WORK/build" && cd "$WORK/build" &&
 		"$TOP/configure" --prefix="$WORK/prefix" --with-cuda=no --disable-dependency-tracking &&
-		make -j"$(nproc)" install
-	} >"$WORK/build.log" 2>&1 || { tail -30 "$WORK/build.log"; fail "the build failed"; }
+		{ echo "files: $(make -n | grep -c 'echo "  CC  ')"; make -j"$(nproc)" install; }
+	} >"$WORK/build.log" 2>&1 &
+	while kill -0 $! 2>/dev/null; do
+		bar building "$(grep -c '^  CC  ' "$WORK/build.log")" \
+			"$(sed -n 's/^files: \([1-9]\)/\1/p' "$WORK/build.log" | grep . || echo 1000)"
+		sleep 0.3
+	done
+	bar building
+	wait $! || { tail -30 "$WORK/build.log"; fail "the build failed"; }
 }
 
 # Makes tokens from the Jargon File (public domain). Debian's dict-jargon is unpacked here, not
@@ -96,14 +112,16 @@ last_step() {
 		tail -1 | grep . || echo 0
 }
 
-# wait_until SECONDS WHAT COMMAND…: polls until the command succeeds.
+# wait_until SECONDS WHAT COMMAND…: polls until the command succeeds. RUN is the run that trains.
 wait_until() {
 	local limit=$((SECONDS + $1)) what=$2
 	shift 2
 	until "$@"; do
 		[ $SECONDS -lt $limit ] || fail "$what did not happen in time"
+		bar "training, step" "$(last_step "$RUN")" "$STEPS"
 		sleep 0.3
 	done
+	bar "training, step"
 }
 passed_step() { [ "$(last_step "$1")" -ge "$2" ]; }
 job_gone() { [ -z "$(job_state "$1")" ]; }
@@ -128,6 +146,7 @@ kill_rank() {
 # Trains with interruptions, each at least 5 steps after the start or the interruption before.
 run_preempted() {
 	local job resumed=0 k all=$((PREEMPTIONS + KILLS))
+	RUN=preempted
 	job=$(submit preempted) || fail "couldn't submit the training"
 	for ((k = 1; k <= all; k++)); do
 		wait_until 90 "step $((resumed + 5)) of job $job" passed_step preempted $((resumed + 5))
@@ -143,6 +162,7 @@ run_preempted() {
 
 run_undisturbed() {
 	local job
+	RUN=undisturbed
 	job=$(submit undisturbed) || fail "couldn't submit the training"
 	wait_until "$LIMIT" "the end of job $job" job_gone "$job"
 }
@@ -208,6 +228,7 @@ show() {
 }
 
 main() {
+	say "takes about two minutes on two cores, and 200 MB below $WORK, which it removes again"
 	exec 3>&1 # for clean_up: standard output may be redirected to a log when it runs
 	trap clean_up EXIT
 	trap 'exit 1' INT TERM HUP
