@@ -14,6 +14,7 @@ liblaunch_la_SOURCES = \
 	launch/rank_links.c launch/rank_links.h \
 	launch/rank_status.c launch/rank_status.h \
 	launch/requeue_ask.c launch/requeue_ask.h \
+	launch/requeue_program.c launch/requeue_program.h \
 	launch/rdzv.c launch/rdzv.h launch/rdzv_provider.h \
 	launch/rdzv_file.c \
 	launch/rdzv_pmi2.c \

@@ -13,21 +13,25 @@
 #include <unistd.h>
 
 #include "common/clock.h"
-#include "common/installed.h"
 #include "common/log.h"
 #include "common/spawn.h"
+#include "launch/requeue_program.h"
 
-#define PROGRAM "muster-requeue"
 #define ANSWER_SECONDS "10"
 #define WAIT_SECONDS 15.0
 
 static void wait_for_child(pid_t child, const char *program)
 {
 	struct deadline deadline = deadline_in(WAIT_SECONDS);
+	struct err err;
 	int status;
 	pid_t ended;
 	while ((ended = waitpid(child, &status, WNOHANG)) == 0 && deadline_sleep(deadline, 0.02))
 		;
+	if (ended == child && requeue_program_began(program, status, &err) < 0) {
+		log_warn("%s", err.text);
+		return;
+	}
 	if (ended == child) {
 		if (!WIFEXITED(status) || WEXITSTATUS(status) != 0)
 			log_warn("requeue: %s did not put the job back: it comes back only if its script asks "
@@ -43,14 +47,18 @@ static void wait_for_child(pid_t child, const char *program)
 void requeue_ask(const struct ident *ident)
 {
 	char job[16], attempt[16], program[PATH_MAX];
-	char *argv[] = { (char *)PROGRAM, (char *)"--deadline", (char *)ANSWER_SECONDS, job, attempt,
-		NULL };
+	char *argv[] = { (char *)"muster-requeue", (char *)"--deadline", (char *)ANSWER_SECONDS, job,
+		attempt, NULL };
+	struct err err;
 	pid_t child;
 	if (!ident->job || getenv("MUSTER_ATTEMPT"))
 		return;
 	snprintf(job, sizeof job, "%u", ident->job);
 	snprintf(attempt, sizeof attempt, "%d", ident->attempt);
-	installed_program("libexec", LIBEXECDIR, PROGRAM, program, sizeof program);
+	if (requeue_program_find(program, sizeof program, &err) < 0) {
+		log_warn("%s", err.text);
+		return;
+	}
 	int error = spawn_program(&child, program, NULL, argv, 0);
 	if (error)
 		log_warn("requeue: couldn't run %s: %s", program, strerror(error));

@@ -56,7 +56,10 @@ static enum owner_life ask_slurm(void *arg, const struct owner *other)
 	if (!folder->is_running || !other->job || strcmp(other->cluster, folder->ident.cluster) != 0)
 		return OWNER_UNKNOWN;
 	int runs = folder->is_running(other->job, &err);
-	if (runs < 0)
+	/* Without an answer now, the owner's own word counts; without a helper there will be none. */
+	if (runs < 0 && err.status == EXIT_USAGE)
+		log_warn("checkpoint directory: %s", err.text);
+	else if (runs < 0)
 		log_debug("checkpoint directory: %s", err.text);
 	return runs < 0 ? OWNER_UNKNOWN : runs ? OWNER_RUNS : OWNER_ENDED;
 }

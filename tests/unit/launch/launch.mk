@@ -21,6 +21,11 @@ tests_unit_test_rdzv_LDADD = liblaunch.la libcommon.la $(CMOCKA_LIBS)
 if HAVE_PMIX
 tests_unit_test_rdzv_CFLAGS = $(AM_CFLAGS) $(PMIX_CFLAGS)
 endif
+unit_tests += tests/unit/test_requeue_program
+tests_unit_test_requeue_program_SOURCES = tests/unit/launch/test_requeue_program.c \
+	launch/job_query.c launch/requeue_ask.c launch/requeue_program.c
+tests_unit_test_requeue_program_CPPFLAGS = $(AM_CPPFLAGS) -DLIBEXECDIR='"libexec"'
+tests_unit_test_requeue_program_LDADD = libcommon.la $(CMOCKA_LIBS)
 unit_tests += tests/unit/test_rdzv_pmi2
 tests_unit_test_rdzv_pmi2_SOURCES = tests/unit/launch/test_rdzv_pmi2.c
 tests_unit_test_rdzv_pmi2_LDADD = liblaunch.la libcommon.la $(CMOCKA_LIBS)
