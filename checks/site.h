@@ -72,16 +72,13 @@ void site_ask_mpi(struct site *site, double seconds);
  * is where srun looks for plugins. False also if that can't be found out. */
 bool site_mpi_installed(const char *type);
 
-/* Finds our plugin and its drain in plugstack.conf and the files that it includes. `folder` is
- * Slurm's PluginDir. False if it is not there. */
-bool site_find_plugin(struct site *site, const char *conf, const char *folder);
+/* Finds our plugin in plugstack.conf and the files that it includes, and looks at its file: the
+ * plugin for site->release, or else the last that is named. `folder` is Slurm's PluginDir. */
+void site_find_plugin(struct site *site, const char *conf, const char *folder);
 
 /* The release of Slurm that a plugin was built for, from the bytes of its file; 0 if it can't be
  * found. */
 uint32_t site_plugin_release(const char *data, size_t size);
-
-/* Both of the above, stored in `site`. */
-void site_look_at_plugin(struct site *site, const char *conf, const char *folder);
 
 /* Reads what metrics-*.jsonl in `dir` (doc/metrics-format.md) record about saves. A missing record
  * is no error. */

@@ -69,7 +69,7 @@ static void ask_site(struct site *site, const struct ident *ident, const struct 
 	site_ask(site, ident->job, options->partition, options->slurm_timeout);
 	site->append = mode && mode[0] == 'a';
 	if (site->plug_stack[0])
-		site_look_at_plugin(site, site->plug_stack, site->plugin_dir);
+		site_find_plugin(site, site->plug_stack, site->plugin_dir);
 	if (!options->dir)
 		return;
 	snprintf(site->dir, sizeof site->dir, "%s", options->dir);

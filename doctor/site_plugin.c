@@ -20,63 +20,6 @@
 #define PLUGIN_LIMIT ((size_t)64 << 20)
 #define INCLUDE_DEPTH 4
 
-/* ---- plugstack.conf ---- */
-
-static bool find_in_file(struct site *site, const char *path, const char *folder, int depth);
-
-static bool find_included(struct site *site, const char *pattern, const char *folder, int depth)
-{
-	glob_t files = { 0 };
-	bool found = false;
-	if (depth < INCLUDE_DEPTH && glob(pattern, 0, NULL, &files) == 0)
-		for (size_t i = 0; i < files.gl_pathc && !found; i++)
-			found = find_in_file(site, files.gl_pathv[i], folder, depth + 1);
-	globfree(&files);
-	return found;
-}
-
-/* Reads the arguments as the plugin does. */
-static int read_drain(const char *arguments)
-{
-	char word[100];
-	int drain = HOOKS_DRAIN_DEFAULT, used;
-	for (; sscanf(arguments, "%99s%n", word, &used) == 1; arguments += used) {
-		if (strcmp(word, "ckptd=off") == 0)
-			return -1;
-		sscanf(word, "drain=%5d", &drain);
-	}
-	return drain;
-}
-
-/* "optional PATH [ARGUMENT…]" or "include PATTERN" (spank(8)); a path without a slash is in Slurm's
- * plugin folder. */
-static bool find_in_file(struct site *site, const char *path, const char *folder, int depth)
-{
-	char line[PATH_MAX + 200], word[16], file[PATH_MAX];
-	bool found = false;
-	AUTO_FCLOSE FILE *conf = fopen(path, "re");
-	while (conf && !found && fgets(line, sizeof line, conf)) {
-		int end = 0;
-		if (sscanf(line, " %15s %4095s%n", word, file, &end) != 2 || word[0] == '#')
-			continue;
-		const char *slash = strrchr(file, '/');
-		if (strcmp(word, "include") == 0)
-			found = find_included(site, file, folder, depth);
-		else if (strcmp(slash ? slash + 1 : file, PLUGIN_NAME) == 0) {
-			found = snprintf(site->plugin, sizeof site->plugin, "%s%s%s", slash ? "" : folder,
-						slash ? "" : "/", file)
-				< (int)sizeof site->plugin;
-			site->drain = read_drain(line + end);
-		}
-	}
-	return found;
-}
-
-bool site_find_plugin(struct site *site, const char *conf, const char *folder)
-{
-	return find_in_file(site, conf, folder, 0);
-}
-
 /* ---- the file ---- */
 
 struct image {
@@ -145,13 +88,71 @@ uint32_t site_plugin_release(const char *data, size_t size)
 	return 0;
 }
 
-void site_look_at_plugin(struct site *site, const char *conf, const char *folder)
+/* ---- plugstack.conf ---- */
+
+static bool find_in_file(struct site *site, const char *path, const char *folder, int depth);
+
+static bool find_included(struct site *site, const char *pattern, const char *folder, int depth)
+{
+	glob_t files = { 0 };
+	bool fits = false;
+	if (depth < INCLUDE_DEPTH && glob(pattern, 0, NULL, &files) == 0)
+		for (size_t i = 0; i < files.gl_pathc && !fits; i++)
+			fits = find_in_file(site, files.gl_pathv[i], folder, depth + 1);
+	globfree(&files);
+	return fits;
+}
+
+/* Reads the arguments as the plugin does. */
+static int read_drain(const char *arguments)
+{
+	char word[100];
+	int drain = HOOKS_DRAIN_DEFAULT, used;
+	for (; sscanf(arguments, "%99s%n", word, &used) == 1; arguments += used) {
+		if (strcmp(word, "ckptd=off") == 0)
+			return -1;
+		sscanf(word, "drain=%5d", &drain);
+	}
+	return drain;
+}
+
+/* Takes the plugin that a line names. Whether it is one for this Slurm. */
+static bool take(struct site *site, const char *folder, const char *file, const char *arguments)
 {
 	AUTO_FREE char *data = NULL;
 	size_t size;
-	if (!site_find_plugin(site, conf, folder))
-		return;
+	bool whole = strchr(file, '/') != NULL;
+	snprintf(site->plugin, sizeof site->plugin, "%s%s%s", whole ? "" : folder, whole ? "" : "/",
+		file);
+	site->drain = read_drain(arguments);
 	site->plugin_missing =
 		io_read_file(AT_FDCWD, site->plugin, PLUGIN_LIMIT, &data, &size, NULL) < 0;
 	site->plugin_release = site->plugin_missing ? 0 : site_plugin_release(data, size);
+	return site->plugin_release && site->plugin_release >> 8 == site->release >> 8;
+}
+
+/* "optional PATH [ARGUMENT…]" or "include PATTERN" (spank(8)); a path without a slash is in Slurm's
+ * plugin folder. While nodes are upgraded there is a line for each release, and Slurm skips those
+ * for another: so does this. Whether there is one for this Slurm. */
+static bool find_in_file(struct site *site, const char *path, const char *folder, int depth)
+{
+	char line[PATH_MAX + 200], word[16], file[PATH_MAX];
+	bool fits = false;
+	AUTO_FCLOSE FILE *conf = fopen(path, "re");
+	while (conf && !fits && fgets(line, sizeof line, conf)) {
+		int end = 0;
+		if (sscanf(line, " %15s %4095s%n", word, file, &end) != 2 || word[0] == '#')
+			continue;
+		const char *slash = strrchr(file, '/');
+		if (strcmp(word, "include") == 0)
+			fits = find_included(site, file, folder, depth);
+		else if (strcmp(slash ? slash + 1 : file, PLUGIN_NAME) == 0)
+			fits = take(site, folder, file, line + end);
+	}
+	return fits;
+}
+
+void site_find_plugin(struct site *site, const char *conf, const char *folder)
+{
+	find_in_file(site, conf, folder, 0);
 }

@@ -11,6 +11,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include <cmocka.h>
@@ -108,24 +109,25 @@ static void the_plugin_in_plugstack_conf(void **state)
 	snprintf(text, sizeof text,
 		"# optional /a/spank_muster.so\n\ninclude %s/*.none\ninclude %s/m*.conf\n", folder, folder);
 	write_file(path, text);
-	assert_true(site_find_plugin(&site, path, "/usr/lib/slurm"));
+	site_find_plugin(&site, path, "/usr/lib/slurm");
 	assert_string_equal(site.plugin, "/usr/lib/slurm/spank_muster.so");
 	assert_int_equal(site.drain, 300);
 	write_file(path, "optional  /b/spank_muster.so default=on\tdrain=60");
-	assert_true(site_find_plugin(&site, path, ""));
+	site_find_plugin(&site, path, "");
 	assert_string_equal(site.plugin, "/b/spank_muster.so");
 	assert_int_equal(site.drain, 60);
 	write_file(path, "optional spank_muster.so drain=60 ckptd=off\n");
-	assert_true(site_find_plugin(&site, path, "/c"));
+	site_find_plugin(&site, path, "/c");
 	assert_int_equal(site.drain, -1);
 	/* One that includes itself. */
 	snprintf(text, sizeof text, "include %s\n", path);
 	write_file(path, text);
 	site = fresh();
-	assert_false(site_find_plugin(&site, path, ""));
+	site_find_plugin(&site, path, "");
+	assert_string_equal(site.plugin, "");
 	assert_int_equal(site.drain, -1);
 	write_file(path, "optional /nonexistent/spank_muster.so\n");
-	site_look_at_plugin(&site, path, "");
+	site_find_plugin(&site, path, "");
 	assert_true(site.plugin_missing);
 	assert_int_equal(files_remove_folder(folder), 0);
 }
@@ -159,6 +161,58 @@ static void the_release_of_a_plugin_is_read_from_its_file(void **state)
 		data[i] = kept;
 	}
 	assert_int_equal(site_plugin_release("", 0), 0);
+}
+
+/* This program, as a plugin for another release. */
+static void write_plugin(const char *path, uint32_t release)
+{
+	AUTO_FREE char *data = NULL;
+	size_t size;
+	uint32_t built;
+	assert_int_equal(io_read_file(AT_FDCWD, "/proc/self/exe", 64 << 20, &data, &size, NULL), 0);
+	for (size_t i = 0; i + sizeof built <= size; i += sizeof built) {
+		memcpy(&built, data + i, sizeof built);
+		if (built == plugin_version)
+			memcpy(data + i, &release, sizeof release);
+	}
+	FILE *file = fopen(path, "w");
+	assert_non_null(file);
+	assert_int_equal(fwrite(data, 1, size, file), size);
+	assert_int_equal(fclose(file), 0);
+}
+
+/* While nodes are upgraded, plugstack.conf has a line for each release. */
+static void the_plugin_for_this_slurm_counts(void **state)
+{
+	static const struct {
+		uint32_t slurm;
+		const char *folder;
+		uint32_t plugin;
+	} cases[] = { { 0x160509, "22.05", 0x160508 }, { 0x190b00, "25.11", 0x190b07 },
+		{ 0x180508, "25.11", 0x190b07 } };
+	char folder[FILES_PATH_SIZE], path[FILES_PATH_SIZE + 40], text[3 * sizeof path];
+	assert_int_equal(files_make_folder(folder), 0);
+	for (int i = 0; i < 2; i++) {
+		snprintf(path, sizeof path, "%s/%s", folder, cases[i].folder);
+		assert_int_equal(mkdir(path, 0700), 0);
+		snprintf(path, sizeof path, "%s/%s/spank_muster.so", folder, cases[i].folder);
+		write_plugin(path, cases[i].plugin);
+	}
+	snprintf(path, sizeof path, "%s/plugstack.conf", folder);
+	snprintf(text, sizeof text,
+		"optional %s/22.05/spank_muster.so drain=22\noptional %s/25.11/spank_muster.so drain=25\n",
+		folder, folder);
+	write_file(path, text);
+	for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
+		struct site site = fresh();
+		site.release = cases[i].slurm;
+		site_find_plugin(&site, path, "");
+		assert_non_null(strstr(site.plugin, cases[i].folder));
+		assert_false(site.plugin_missing);
+		assert_int_equal(site.plugin_release, cases[i].plugin);
+		assert_int_equal(site.drain, atoi(cases[i].folder));
+	}
+	assert_int_equal(files_remove_folder(folder), 0);
 }
 
 static void the_job(void **state)
@@ -254,6 +308,7 @@ int main(void)
 		cmocka_unit_test(how_prologs_run),
 		cmocka_unit_test(the_plugin_in_plugstack_conf),
 		cmocka_unit_test(the_release_of_a_plugin_is_read_from_its_file),
+		cmocka_unit_test(the_plugin_for_this_slurm_counts),
 		cmocka_unit_test(the_job),
 		cmocka_unit_test(the_partition_of_the_job_or_the_default_one),
 		cmocka_unit_test(kinds_of_mpi),
