@@ -11,4 +11,7 @@ install-data-hook:
 		$(INSTALL_DATA) $(srcdir)/front/completion.bash $(completions)/$$name || exit; done
 uninstall-hook:
 	for name in $(completed); do rm -f $(completions)/$$name; done
+	rm -rf $(DESTDIR)$(packagedir)/__pycache__
+	for folder in $(own_folders); do \
+		[ ! -d $(DESTDIR)$$folder ] || rmdir $(DESTDIR)$$folder; done
 # End of front.mk

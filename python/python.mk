@@ -37,4 +37,5 @@ dist_package_DATA = \
 	python/muster/workers.py \
 	python/muster/py.typed
 EXTRA_DIST += pyproject.toml setup.py
+own_folders += $(packagedir) $(datadir)/muster/python $(datadir)/muster
 # End of python.mk

@@ -27,6 +27,7 @@ clean_up() { [ -z "$PID" ] || kill -9 "$PID" 2>/dev/null; }
 find_programs() {
 	PATH=$PATH:$WORK/prefix/bin
 	command -v muster-train >/dev/null && return
+	[ -e "$TOP/configure.ac" ] || fail "there is no muster-train in PATH: install it (muster-train)"
 	say "muster-train is not installed: building it (2 to 4 minutes, 200 MB; log: $WORK/build.log)"
 	{
 		{ [ -x "$TOP/configure" ] || "$TOP/autogen.sh"; } &&

@@ -1,5 +1,8 @@
-# slurm-examples/: files for users and administrators to copy, and the quickstart.
-EXTRA_DIST += slurm-examples/first-minute.sh slurm-examples/quickstart.sh \
+# slurm-examples/: files for users and administrators to copy, and the quickstart. An installation
+# has them in examples/ beside the documents.
+examplesdir = $(docdir)/examples
+dist_examples_SCRIPTS = slurm-examples/first-minute.sh slurm-examples/quickstart.sh
+dist_examples_DATA = \
 	slurm-examples/plugstack.conf slurm-examples/slurm.conf \
 	slurm-examples/ranks.sbatch \
 	slurm-examples/ring.c slurm-examples/ring.sbatch \

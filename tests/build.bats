@@ -62,6 +62,25 @@ setup() {
     grep -q 'ready for distribution' distcheck.out || { tail -5 distcheck.out; return 1; }
 }
 
+@test "an installation has documents and examples, and make uninstall leaves none of its files" {
+    : "${MUSTER_BUILD:?the build folder}"
+    local root=$BATS_TEST_TMPDIR/root documents
+    make -s -C "$MUSTER_BUILD" install DESTDIR="$root" >"$BATS_TEST_TMPDIR/out" 2>&1 ||
+        { cat "$BATS_TEST_TMPDIR/out"; return 1; }
+    documents=$root$MUSTER_PREFIX/share/doc/muster
+    [ -x "$documents/examples/first-minute.sh" ]
+    # As in the sources: what the README names is where it says, but for the name of the examples.
+    [ -e "$documents/README.md" ]
+    [ -e "$documents/doc/exit-status.md" ]
+    # What Python leaves beside the package goes, too.
+    mkdir "$root$MUSTER_PREFIX/share/muster/python/muster/__pycache__"
+    touch "$root$MUSTER_PREFIX/share/muster/python/muster/__pycache__/run.cpython-311.pyc"
+    make -s -C "$MUSTER_BUILD" uninstall DESTDIR="$root"
+    run find "$root" ! -type d -o -name muster
+    echo "$output"
+    [ -z "$output" ]
+}
+
 # A copy of the sources with one line more: LINE at the end of FILE.
 changed_sources() {
     rm -rf "$BATS_TEST_TMPDIR/changed" && mkdir "$BATS_TEST_TMPDIR/changed"
