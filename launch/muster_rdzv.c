@@ -20,8 +20,6 @@
 #include "common/number.h"
 #include "launch/rdzv.h"
 
-const char *argp_program_version = PACKAGE_STRING;
-
 struct options {
 	const char *provider;
 	double timeout;
@@ -196,6 +194,7 @@ int main(int argc, char **argv)
 	struct err err;
 	descriptors_raise();
 	log_keep_last();
+	argp_program_version = PACKAGE_STRING;
 	argp_err_exit_status = EXIT_USAGE;
 	argp_parse(&argp, argc, argv, 0, NULL, &options);
 	if (ident_discover(&ident, &err) < 0)

@@ -24,8 +24,6 @@
 #include "slurm/later.h"
 #include "slurm/requeue.h"
 
-const char *argp_program_version = PACKAGE_STRING;
-
 #define RETRY_SECONDS 1.0
 #define DEFAULT_DEADLINE 300
 #define BREAKER_MOST 100000 /* minutes */
@@ -477,6 +475,7 @@ int main(int argc, char **argv)
 	 * over. Until here the mode of the installed file prevents that. */
 	prctl(PR_SET_DUMPABLE, 0);
 	descriptors_raise();
+	argp_program_version = PACKAGE_STRING;
 	argp_err_exit_status = EXIT_USAGE;
 	argp_parse(&argp, argc, argv, 0, NULL, &options);
 	if (only_looks(&options))

@@ -27,6 +27,21 @@ setup() {
     [ "$(muster --version)" = "$(muster-ckpt --version)" ]
 }
 
+@test "every program tells its version and its options" {
+    local program version
+    version=$(muster --version)
+    for program in "$MUSTER_PREFIX"/bin/* "$MUSTER_PREFIX/libexec/muster-requeue"; do
+        echo "$program"
+        run -0 "$program" --help
+        [ -n "$output" ]
+        # The one that asks by scontrol is a script, and the same in all versions.
+        [[ $program = *-requeue && $(head -c 2 "$program") = "#!" ]] || {
+            run -0 "$program" --version
+            [ "$output" = "$version" ]
+        }
+    done
+}
+
 @test "a command is its program: arguments, output and status" {
     [ "$(muster ckpt ls --help)" = "$(muster-ckpt ls --help)" ]
     run -65 muster curve "/no such/folder"

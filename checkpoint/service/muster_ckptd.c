@@ -24,8 +24,6 @@
 #include "common/log.h"
 #include "common/number.h"
 
-const char *argp_program_version = PACKAGE_STRING;
-
 #define PART_SECONDS 600.0
 #define ALIVE_SECONDS 60.0
 #define FINISH_SECONDS 300.0
@@ -344,6 +342,7 @@ int main(int argc, char **argv)
 		.part_timeout = PART_SECONDS,
 		.timeout = FINISH_SECONDS };
 	descriptors_raise();
+	argp_program_version = PACKAGE_STRING;
 	argp_err_exit_status = EXIT_USAGE;
 	argp_parse(&argp, argc, argv, 0, NULL, &options);
 	if (options.finish)
