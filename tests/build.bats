@@ -71,7 +71,10 @@ setup() {
     [ -x "$documents/examples/first-minute.sh" ]
     # As in the sources: what the README names is where it says, but for the name of the examples.
     [ -e "$documents/README.md" ]
-    [ -e "$documents/doc/exit-status.md" ]
+    for path in $(grep -o ']([A-Za-z][A-Za-z0-9./_-]*)' "$documents/README.md" | tr -d '()]'); do
+        echo "$path"
+        [ -e "$documents/$path" ]
+    done
     # What Python leaves beside the package goes, too.
     mkdir "$root$MUSTER_PREFIX/share/muster/python/muster/__pycache__"
     touch "$root$MUSTER_PREFIX/share/muster/python/muster/__pycache__/run.cpython-311.pyc"
