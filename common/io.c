@@ -60,7 +60,7 @@ int io_write_full(int fd, const void *buffer, size_t size)
 	return 0;
 }
 
-int io_read_file(int dirfd, const char *name, size_t limit, char **data, size_t *size,
+int io_read_rest(int dirfd, const char *name, off_t from, size_t limit, char **data, size_t *size,
 	struct err *err)
 {
 	AUTO_CLOSE int fd = openat(dirfd, name, O_RDONLY | O_CLOEXEC | O_NOCTTY | O_NONBLOCK);
@@ -73,22 +73,33 @@ int io_read_file(int dirfd, const char *name, size_t limit, char **data, size_t 
 		errno = EINVAL;
 		return err_fail(err, EXIT_DATA, "read: couldn't use %s: it is not a regular file", name);
 	}
-	if ((unsigned long long)st.st_size > limit) {
-		errno = EFBIG;
-		return err_fail(err, EXIT_DATA, "read: couldn't use %s: it has %lld bytes, more than %zu",
-			name, (long long)st.st_size, limit);
+	if (st.st_size < from) {
+		errno = ESTALE;
+		return err_fail(err, EXIT_LOST, "read: couldn't use %s: it has become shorter", name);
 	}
-	AUTO_FREE char *bytes = malloc((size_t)st.st_size + 1);
+	const size_t rest = (size_t)(st.st_size - from);
+	if (rest > limit) {
+		errno = EFBIG;
+		return err_fail(err, EXIT_DATA, "read: couldn't use %s: it has %zu bytes, more than %zu",
+			name, rest, limit);
+	}
+	AUTO_FREE char *bytes = malloc(rest + 1);
 	if (!bytes)
-		return err_fail(err, io_status(errno), "read: no memory for the %lld bytes of %s",
-			(long long)st.st_size, name);
-	ssize_t n = io_read_full(fd, bytes, (size_t)st.st_size);
+		return err_fail(err, io_status(errno), "read: no memory for the %zu bytes of %s", rest,
+			name);
+	ssize_t n = from > 0 && lseek(fd, from, SEEK_SET) < 0 ? -1 : io_read_full(fd, bytes, rest);
 	if (n < 0)
 		return err_fail(err, EXIT_LOST, "read: couldn't read %s: %m", name);
 	bytes[n] = '\0';
 	*size = (size_t)n;
 	*data = AUTO_TAKE(bytes);
 	return 0;
+}
+
+int io_read_file(int dirfd, const char *name, size_t limit, char **data, size_t *size,
+	struct err *err)
+{
+	return io_read_rest(dirfd, name, 0, limit, data, size, err);
 }
 
 DIR *io_open_list(int dirfd)

@@ -28,6 +28,11 @@ ssize_t io_read_within(int fd, void *buffer, size_t size, size_t room, off_t off
 int io_read_file(int dirfd, const char *name, size_t limit, char **data, size_t *size,
 	struct err *err);
 
+/* The same without the first `from` bytes; `limit` is for the others. errno ESTALE, status
+ * EXIT_LOST if the file is shorter. */
+int io_read_rest(int dirfd, const char *name, off_t from, size_t limit, char **data, size_t *size,
+	struct err *err);
+
 /* Opens a folder's listing through a descriptor of its own, so that no other position moves;
  * closedir ends it. NULL with errno. */
 DIR *io_open_list(int dirfd);

@@ -64,6 +64,7 @@ static void follow(struct history_row *row, const struct attempts_record *record
 		}
 		row->why = record->why;
 		row->end = end_of(record->status);
+		row->status = record->status;
 		row->seconds = record->time - row->began;
 		return;
 	}
@@ -102,6 +103,7 @@ size_t history_rows(const struct attempts_record *records, size_t count,
 			.from = record->step,
 			.last = -1,
 			.end = HISTORY_KILLED,
+			.status = -1,
 			.why = "",
 			.notice = "",
 			.noticed = NAN,

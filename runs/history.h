@@ -30,6 +30,7 @@ struct history_row {
 	int64_t from; /* the step resumed from; -1: a fresh start */
 	int64_t last; /* the last step done; -1: not known */
 	enum history_end end;
+	int status;               /* with which it ended; -1: no record of that */
 	const char *why, *notice; /* point into the records; "" for none */
 	double noticed;        /* when the notice came, seconds since the epoch; NAN: there was none */
 	double began, seconds; /* seconds it ran, to its end or else to its last step; NAN: not known */

@@ -7,6 +7,7 @@
 #include <errno.h>
 #include <math.h>
 #include <stdlib.h>
+#include <sys/stat.h>
 
 #include "checkpoint/directory/owner.h"
 #include "checkpoint/format/manifest.h"
@@ -15,52 +16,106 @@
 
 /* ---- reading ---- */
 
-/* An attempt without a metrics file has logged nothing; that is no error. */
-static int read_table(const struct ckpt_dir *dir, size_t attempt, struct run_table *table,
-	struct err *err)
+/* Gives an attempt's new rows to its table. */
+static int add_rows(struct run_table *table, struct run_table *more, struct err *err)
 {
-	if (run_table_read(dir->fd, (int)attempt, table, err) == 0 || errno == ENOENT)
-		return 0;
-	return err_prefix(err, "%s", dir->path);
-}
-
-static int read_attempts(struct run *run, struct err *err)
-{
-	size_t starts = 0;
-	if (attempts_read(&run->dir, &run->records, &run->record_count, err) < 0)
-		return -1;
-	for (size_t i = 0; i < run->record_count; i++)
-		starts += run->records[i].event == ATTEMPTS_START;
-	if (starts == 0)
-		return err_fail(err, EXIT_USAGE,
-			"%s has no record of an attempt: give the checkpoint directory of a training",
-			run->dir.path);
-	run->tables = calloc(starts, sizeof *run->tables);
-	run->rows = calloc(starts, sizeof *run->rows);
-	if (!run->tables || !run->rows)
-		return err_set(err, "runs: out of memory");
-	run->attempts = starts;
-	for (size_t n = 0; n < starts; n++)
-		if (read_table(&run->dir, n, &run->tables[n], err) < 0
-			|| run_table_merge(&run->curve, &run->tables[n], err) < 0)
-			return -1;
-	history_rows(run->records, run->record_count, run->tables, owner_beats(&run->dir), clock_wall(),
-		run->rows);
+	if (table->count > 0)
+		return run_table_merge(table, more, err);
+	run_table_clear(table);
+	*table = *more;
+	*more = (struct run_table) { 0 };
 	return 0;
 }
 
-static int read_config(struct run *run, struct err *err)
+/* Reads what an attempt has logged since the last call. One without a metrics file has logged
+ * nothing; that is no error. */
+static int read_metrics(struct run *run, size_t attempt, struct err *err)
+{
+	struct run_table more;
+	int rc = run_table_read_more(run->dir.fd, (int)attempt, &run->read[attempt], &more, err);
+	if (rc < 0 && errno == ENOENT)
+		rc = 0;
+	else if (rc < 0)
+		err_prefix(err, "%s", run->dir.path);
+	if (rc == 0 && more.count > 0
+		&& (run_table_merge(&run->curve, &more, err) < 0
+			|| add_rows(&run->tables[attempt], &more, err) < 0))
+		rc = -1;
+	const int why = errno;
+	run_table_clear(&more);
+	errno = why;
+	return rc;
+}
+
+static int make_room(struct run *run, size_t attempts, struct err *err)
+{
+	struct run_table *tables = realloc(run->tables, attempts * sizeof *tables);
+	run->tables = tables ? tables : run->tables;
+	struct history_row *rows = realloc(run->rows, attempts * sizeof *rows);
+	run->rows = rows ? rows : run->rows;
+	off_t *read = realloc(run->read, attempts * sizeof *read);
+	run->read = read ? read : run->read;
+	if (!tables || !rows || !read)
+		return err_set(err, "runs: out of memory");
+	for (; run->attempts < attempts; run->attempts++) {
+		tables[run->attempts] = (struct run_table) { 0 };
+		read[run->attempts] = 0;
+	}
+	return 0;
+}
+
+static size_t count_starts(const struct attempts_record *records, size_t count)
+{
+	size_t starts = 0;
+	for (size_t i = 0; i < count; i++)
+		starts += records[i].event == ATTEMPTS_START;
+	return starts;
+}
+
+/* Of the attempts before the newest, those that ended by the last call have logged all they ever
+ * will. */
+static int read_tables(struct run *run, struct err *err)
+{
+	for (; run->unread < run->attempts; run->unread++)
+		if (read_metrics(run, run->unread, err) < 0)
+			return -1;
+	run->unread--;
+	return 0;
+}
+
+/* Takes the records over. */
+static int read_attempts(struct run *run, struct attempts_record *records, size_t count,
+	struct err *err)
+{
+	if (make_room(run, count_starts(records, count), err) < 0) {
+		free(records);
+		return -1;
+	}
+	free(run->records);
+	run->records = records;
+	run->record_count = count;
+	const int rc = read_tables(run, err), why = errno;
+	history_rows(records, count, run->tables, owner_beats(&run->dir), clock_wall(), run->rows);
+	errno = why;
+	return rc;
+}
+
+static int read_newest(struct run *run, struct err *err)
 {
 	AUTO_FREE int64_t *steps = NULL;
 	size_t count;
 	if (ckpt_dir_steps(&run->dir, &steps, &count, err) < 0)
 		return -1;
-	for (size_t i = count; i-- > 0;) {
+	for (size_t i = count; i-- > 0 && steps[i] != run->saved;) {
 		struct manifest *manifest = ckpt_dir_manifest(&run->dir, steps[i], NULL);
 		if (!manifest)
 			continue; /* damaged, or removed in this moment */
+		json_decref(run->config);
+		json_decref(run->numerics);
 		run->config = json_incref(manifest->config);
 		run->numerics = json_incref(manifest->numerics);
+		run->saved = manifest->step;
+		run->saved_at = manifest->time;
 		manifest_destroy(manifest);
 		break;
 	}
@@ -69,11 +124,55 @@ static int read_config(struct run *run, struct err *err)
 
 int run_read(const char *path, struct run *run, struct err *err)
 {
-	*run = (struct run) { .dir.fd = -1 };
-	if (ckpt_dir_open_existing(&run->dir, path, err) < 0 || read_attempts(run, err) < 0
-		|| read_config(run, err) < 0)
+	struct attempts_record *records;
+	size_t count;
+	*run = (struct run) { .dir.fd = -1, .saved = -1 };
+	if (ckpt_dir_open_existing(&run->dir, path, err) < 0
+		|| attempts_read(&run->dir, &records, &count, err) < 0)
 		return -1;
+	if (count_starts(records, count) == 0) {
+		free(records);
+		return err_fail(err, EXIT_USAGE,
+			"%s has no record of an attempt: give the checkpoint directory of a training",
+			run->dir.path);
+	}
+	return read_attempts(run, records, count, err) < 0 ? -1 : read_newest(run, err);
+}
+
+/* Whether these are the records of the run that was read, at the path where it was. */
+static bool goes_on(const struct run *run, const struct attempts_record *records, size_t count)
+{
+	struct stat named, opened;
+	return stat(run->dir.path, &named) == 0 && fstat(run->dir.fd, &opened) == 0
+		&& named.st_dev == opened.st_dev && named.st_ino == opened.st_ino
+		&& count >= run->record_count && records[0].time == run->records[0].time;
+}
+
+static int read_anew(struct run *run, struct err *err)
+{
+	struct run fresh;
+	if (run_read(run->dir.path, &fresh, err) < 0) {
+		run_close(&fresh);
+		return -1;
+	}
+	run_close(run);
+	*run = fresh;
 	return 0;
+}
+
+int run_update(struct run *run, struct err *err)
+{
+	struct attempts_record *records;
+	size_t count;
+	if (attempts_read(&run->dir, &records, &count, err) < 0)
+		return -1;
+	if (!goes_on(run, records, count)) {
+		free(records);
+		return read_anew(run, err);
+	}
+	if (read_attempts(run, records, count, err) < 0)
+		return errno == ESTALE ? read_anew(run, err) : -1;
+	return read_newest(run, err);
 }
 
 void run_close(struct run *run)
@@ -86,8 +185,9 @@ void run_close(struct run *run)
 	free(run->records);
 	free(run->tables);
 	free(run->rows);
+	free(run->read);
 	ckpt_dir_close(&run->dir);
-	*run = (struct run) { .dir.fd = -1 };
+	*run = (struct run) { .dir.fd = -1, .saved = -1 };
 }
 
 /* ---- time ---- */

@@ -20,14 +20,23 @@ struct run {
 	size_t record_count;
 	struct run_table *tables; /* of each attempt; empty where it has no metrics */
 	struct history_row *rows; /* of each attempt */
+	off_t *read;              /* of each attempt, the bytes of its metrics that the tables hold */
+	size_t unread;            /* attempts before this one have logged all that they ever will */
 	size_t attempts;
 	struct run_table curve;    /* the attempts merged */
 	json_t *config, *numerics; /* of the newest checkpoint that has a manifest; NULL: none */
+	int64_t saved;             /* the step of that checkpoint; -1: none */
+	double saved_at;           /* seconds since the epoch */
 };
 
 /* Reads a run, also one that still trains. EXIT_USAGE when the directory has no record of an
  * attempt. In any case run_close is to follow. */
 int run_read(const char *path, struct run *run, struct err *err);
+
+/* Reads what has been added since. A directory that another run has taken the place of is read
+ * anew. After an error the run has what could be read, and a later call may succeed. */
+int run_update(struct run *run, struct err *err);
+
 void run_close(struct run *run);
 
 /* Where the seconds since the first attempt's start went. All but `wall` add up to it. */

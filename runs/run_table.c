@@ -240,14 +240,24 @@ int run_table_parse(const char *text, size_t size, struct run_table *table, stru
 
 int run_table_read(int dirfd, int attempt, struct run_table *table, struct err *err)
 {
+	off_t read = 0;
+	return run_table_read_more(dirfd, attempt, &read, table, err);
+}
+
+int run_table_read_more(int dirfd, int attempt, off_t *read, struct run_table *table,
+	struct err *err)
+{
 	AUTO_FREE char *text = NULL;
 	size_t size;
 	char name[64];
 	*table = (struct run_table) { 0 };
 	snprintf(name, sizeof name, "metrics-%d.jsonl", attempt);
-	if (io_read_file(dirfd, name, FILE_LIMIT, &text, &size, err) < 0)
+	if (io_read_rest(dirfd, name, *read, FILE_LIMIT, &text, &size, err) < 0
+		|| run_table_parse(text, size, table, err) < 0)
 		return -1;
-	return run_table_parse(text, size, table, err);
+	const char *last = memrchr(text, '\n', size);
+	*read += last ? last + 1 - text : 0;
+	return 0;
 }
 
 static int compare_ints(const void *a, const void *b)

@@ -8,6 +8,7 @@
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
+#include <sys/types.h>
 
 #include "common/err.h"
 
@@ -39,6 +40,12 @@ int run_table_parse(const char *text, size_t size, struct run_table *table, stru
 
 /* The same from the folder's metrics-ATTEMPT.jsonl. */
 int run_table_read(int dirfd, int attempt, struct run_table *table, struct err *err);
+
+/* The same for what was added behind the first *read bytes, whose number it brings up to date; a
+ * last line without its newline is left for the next call. For run_table_merge(): the lines of an
+ * attempt are in the order of their steps. errno ESTALE if the file has become shorter. */
+int run_table_read_more(int dirfd, int attempt, off_t *read, struct run_table *table,
+	struct err *err);
 
 /* The N of all metrics-N.jsonl in the folder, ascending, malloc'ed; NULL when there are none. */
 int run_table_list(int dirfd, int **attempts, size_t *count, struct err *err);
