@@ -27,8 +27,9 @@ struct history_row {
 	int number;  /* index among all attempts in the directory, from 0: N of its metrics-N.jsonl */
 	const char *nodes; /* points into the attempt's record */
 	int world_size;
-	int64_t from; /* the step resumed from; -1: a fresh start */
-	int64_t last; /* the last step done; -1: not known */
+	int64_t steps; /* of the whole run; 0: not known */
+	int64_t from;  /* the step resumed from; -1: a fresh start */
+	int64_t last;  /* the last step done; -1: not known */
 	enum history_end end;
 	int status;               /* with which it ended; -1: no record of that */
 	const char *why, *notice; /* point into the records; "" for none */

@@ -31,7 +31,8 @@ struct folder {
 	struct ckpt_dir dir;
 	struct owner owner;
 	struct ident ident;
-	double ends; /* when Slurm will end this job */
+	double ends;   /* when Slurm will end this job */
+	int64_t steps; /* of the whole run */
 	int (*is_running)(uint32_t job, struct err *err);
 	struct ckpt *checkpoint;
 	int attempt;
@@ -174,7 +175,8 @@ static int append_start(struct folder *folder, struct err *err)
 	struct attempts_record record = { .event = ATTEMPTS_START,
 		.world_size = folder->ident.world_size,
 		.step = folder->began,
-		.limit = folder->ends };
+		.limit = folder->ends,
+		.steps = folder->steps };
 	snprintf(record.nodes, sizeof record.nodes, "%s", node_list(&folder->ident));
 	return append(folder, &record, err) < 0 ? -1 : remember(folder, &record, err);
 }
@@ -268,6 +270,7 @@ struct folder *folder_open(const char *path, const struct folder_job *job, bool 
 	}
 	*folder = (struct folder) { .ident = *job->ident,
 		.ends = job->ends,
+		.steps = job->steps,
 		.is_running = job->is_running,
 		.timeout = timeout };
 	if (open_stages(folder, path, fresh, err) < 0) {

@@ -21,6 +21,7 @@ struct folder_job {
 	double ends; /* when Slurm will end it, seconds since the epoch; 0: not known */
 	int (*is_running)(uint32_t job,
 		struct err *err); /* 1: it runs, 0: it ended, -1: unknown; NULL: don't ask Slurm */
+	int64_t steps;        /* of the whole run; 0: not known */
 };
 
 /* Opens and claims `path`, commits or removes what other attempts left unfinished, ends a crash

@@ -43,6 +43,8 @@ static json_t *encode(const struct attempts_record *record)
 		json_object_set_new(object, "nodes", json_string(record->nodes));
 		if (record->limit > 0)
 			json_object_set_new(object, "limit", json_real(record->limit));
+		if (record->steps > 0)
+			json_object_set_new(object, "steps", json_integer(record->steps));
 	} else {
 		json_object_set_new(object, "why", json_string(record->why));
 	}
@@ -113,6 +115,7 @@ static bool decode(const json_t *object, struct attempts_record *record)
 		.step = json_integer_value(step),
 		.world_size = (int)json_integer_value(json_object_get(object, "world_size")),
 		.limit = json_number_value(json_object_get(object, "limit")),
+		.steps = json_integer_value(json_object_get(object, "steps")),
 		.status = (int)json_integer_value(json_object_get(object, "status")),
 	};
 	record_text(record->cluster, sizeof record->cluster, json_object_get(object, "cluster"));

@@ -25,6 +25,7 @@ struct attempts_record {
 					   end: the last step done */
 	int world_size; /* start */
 	double limit;   /* start: when Slurm ends it, seconds since the epoch; 0: not known */
+	int64_t steps;  /* start: of the whole run; 0: not known */
 	char nodes[1024]; /* start: node list in Slurm's notation */
 	char why[256]; /* notice: which one ("SIGTERM"); end: the reason ("finished", "preempted", …) */
 	int status;    /* end: the exit status */

@@ -96,7 +96,10 @@ static int open_folder(struct run *run, struct err *err)
 	const struct settings *settings = &run->settings;
 	if (run->ident.rank != 0 || !settings->ckpt_dir)
 		return 0;
-	const struct folder_job job = { &run->ident, job_end_time(run->ident.job), job_is_running };
+	const struct folder_job job = { .ident = &run->ident,
+		.ends = job_end_time(run->ident.job),
+		.is_running = job_is_running,
+		.steps = settings->steps };
 	run->folder = folder_open(settings->ckpt_dir, &job, settings->fresh, IO_SECONDS, err);
 	if (!run->folder)
 		return -1;

@@ -38,6 +38,7 @@ static void records_come_back(void **state)
 			.step = -1,
 			.world_size = 8,
 			.limit = 3600.5,
+			.steps = 5000000000,
 			.nodes = "n[1-4]" },
 		{ .event = ATTEMPTS_NOTICE,
 			.time = 2.5,
