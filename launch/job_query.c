@@ -35,21 +35,34 @@ static int ask(const char *question, uint32_t job, char *answer, size_t size, st
 	return 0;
 }
 
-double job_end_time(uint32_t job)
+static bool parse_times(const char *text, struct job_times *times)
+{
+	char words[3][32];
+	int end = 0;
+	return sscanf(text, "%31s %31s %31s%n", words[0], words[1], words[2], &end) == 3 && !text[end]
+		&& number_real(words[0], 0, TIME_MAX, &times->submitted)
+		&& number_real(words[1], 0, TIME_MAX, &times->began)
+		&& number_real(words[2], 0, TIME_MAX, &times->ends);
+}
+
+struct job_times job_times(uint32_t job)
 {
 	/* Set from Slurm 23.02 on. */
 	const char *told = getenv("SLURM_JOB_END_TIME");
-	char answer[40];
+	struct job_times times = { 0 };
+	char answer[100];
 	struct err err;
-	double end = 0;
-	if (job == 0 || (told && number_real(told, 0, TIME_MAX, &end)))
-		return end;
-	if (ask("--ends", job, answer, sizeof answer, &err) < 0) {
+	if (job == 0)
+		return times;
+	if (ask("--times", job, answer, sizeof answer, &err) < 0) {
 		if (err.status == EXIT_USAGE)
 			log_warn("%s", err.text);
-		return 0;
+	} else if (!parse_times(answer, &times)) {
+		times = (struct job_times) { 0 };
 	}
-	return number_real(answer, 0, TIME_MAX, &end) ? end : 0;
+	if (times.ends == 0 && told && !number_real(told, 0, TIME_MAX, &times.ends))
+		times.ends = 0;
+	return times;
 }
 
 int job_is_running(uint32_t job, struct err *err)

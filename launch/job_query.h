@@ -8,9 +8,15 @@
 
 #include "common/err.h"
 
-/* When Slurm will end this job, in seconds since the epoch; 0 if unknown, and for job 0. May wait
- * 5 s for the controller. */
-double job_end_time(uint32_t job);
+/* Of a job's present attempt, in seconds since the epoch; 0: not known. */
+struct job_times {
+	double submitted; /* when it came into the queue, for the first time or again */
+	double began;     /* when Slurm started it */
+	double ends;      /* when Slurm will end it */
+};
+
+/* Nothing is known of job 0. May wait 5 s for the controller. */
+struct job_times job_times(uint32_t job);
 
 /* 1: the job runs or may still have processes (running, suspended, completing); 0: it does not, or
  * Slurm no longer knows it; -1 with err: Slurm can't be asked, here or now. May wait 5 s for the

@@ -115,8 +115,11 @@ static int open_dir(struct muster_ckpt *ckpt, const char *path, const struct tol
 		ckpt->dir_opened = ckpt_dir_open_existing(&ckpt->dir, path, err) == 0;
 		return ckpt->dir_opened ? 0 : -1;
 	}
+	const struct job_times times = job_times(ckpt->ident.job);
 	const struct folder_job job = { .ident = &ckpt->ident,
-		.ends = job_end_time(ckpt->ident.job),
+		.submitted = times.submitted,
+		.started = times.began,
+		.ends = times.ends,
 		.is_running = job_is_running };
 	ckpt->folder = folder_open(path, &job, false, ckpt->plan.timeout, err);
 	if (!ckpt->folder)

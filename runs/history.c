@@ -107,6 +107,9 @@ size_t history_rows(const struct attempts_record *records, size_t count,
 			.status = -1,
 			.why = "",
 			.notice = "",
+			.queued = record->submitted > 0 && record->started >= record->submitted
+				? record->started - record->submitted
+				: NAN,
 			.noticed = NAN,
 			.began = record->time,
 			.seconds = NAN,

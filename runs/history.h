@@ -33,6 +33,7 @@ struct history_row {
 	enum history_end end;
 	int status;               /* with which it ended; -1: no record of that */
 	const char *why, *notice; /* point into the records; "" for none */
+	double queued;            /* seconds it waited in Slurm's queue before it; NAN: not known */
 	double noticed;        /* when the notice came, seconds since the epoch; NAN: there was none */
 	double began, seconds; /* seconds it ran, to its end or else to its last step; NAN: not known */
 	double lost;   /* seconds of its steps that the next attempt computed again; NAN: not known */

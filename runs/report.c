@@ -136,13 +136,14 @@ static json_t *attempt_json(const struct run *run, size_t n)
 {
 	const struct history_row *row = &run->rows[n];
 	return json_pack("{s:i, s:I, s:i, s:f, s:s, s:i, s:I, s:I, s:s, s:s, s:o, s:o, s:o, s:o, s:o, "
-					 "s:o, s:o}",
+					 "s:o, s:o, s:o}",
 		"number", row->number, "job", (json_int_t)row->job, "attempt", row->attempt, "began",
 		row->began, "nodes", row->nodes, "ranks", row->world_size, "from", (json_int_t)row->from,
 		"last", (json_int_t)row->last, "end", history_end_name(row->end), "why", row->why,
 		"seconds", number(row->seconds), "lost", number(row->lost), "waited", number(row->waited),
-		"starting", number(run_starting(run, n)), "saving", number(run_saving(run, n)), "saves",
-		saves_json(run, n), "notices", notices_json(row, run->rows[0].began));
+		"queued", number(row->queued), "starting", number(run_starting(run, n)), "saving",
+		number(run_saving(run, n)), "saves", saves_json(run, n), "notices",
+		notices_json(row, run->rows[0].began));
 }
 
 /* ---- a run ---- */
@@ -161,9 +162,10 @@ static json_t *median(const struct run_table *table, const char *name)
 static json_t *time_json(const struct run *run)
 {
 	const struct run_time time = run_time(run);
-	return json_pack("{s:f, s:f, s:f, s:f, s:f, s:f, s:f, s:o}", "wall", time.wall, "training",
-		time.training, "redone", time.redone, "waiting", time.waiting, "starting", time.starting,
-		"saving", time.saving, "other", time.other, "goodput", number(time.goodput));
+	return json_pack("{s:f, s:f, s:f, s:f, s:f, s:f, s:f, s:f, s:o}", "wall", time.wall, "training",
+		time.training, "redone", time.redone, "queued", time.queued, "waiting", time.waiting,
+		"starting", time.starting, "saving", time.saving, "other", time.other, "goodput",
+		number(time.goodput));
 }
 
 static const char *base_name(const char *path)

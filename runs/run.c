@@ -241,10 +241,15 @@ struct run_time run_time(const struct run *run)
 		steps += sum_of(&run->tables[n], "milliseconds") / 1e3;
 		time.starting += known(run_starting(run, n));
 		time.saving += known(run_saving(run, n));
-		time.waiting += fmax(known(run->rows[n].waited), 0);
+		const double waited = fmax(known(run->rows[n].waited), 0);
+		const double queued =
+			n + 1 < run->attempts ? fmin(known(run->rows[n + 1].queued), waited) : 0;
+		time.queued += queued;
+		time.waiting += waited - queued;
 	}
 	time.redone = fmax(steps - time.training, 0);
-	time.other = fmax(time.wall - steps - time.waiting - time.starting - time.saving, 0);
+	time.other =
+		fmax(time.wall - steps - time.queued - time.waiting - time.starting - time.saving, 0);
 	time.goodput = time.wall > 0 ? time.training / time.wall : NAN;
 	return time;
 }

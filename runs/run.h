@@ -45,7 +45,9 @@ struct run_time {
 						now */
 	double training; /* steps that count */
 	double redone;   /* steps that a later attempt did again */
-	double waiting;  /* between attempts: in the queue, and Slurm's start of the job */
+	double queued;   /* between attempts, in Slurm's queue */
+	double waiting;  /* between attempts otherwise: Slurm ends the job and starts it, or all of the
+						time where that in the queue is not known */
 	double starting; /* from an attempt's start to its first step: the checkpoint is read */
 	double saving;   /* in which training stood still for a save */
 	double other;    /* validations, and from the last step to the end */

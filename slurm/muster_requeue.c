@@ -36,7 +36,7 @@ struct options {
 	struct breaker breaker;
 	double deadline, settle;
 	const char *final, *node;
-	bool quiet, running, runs, ends, taken, later;
+	bool quiet, running, runs, times, taken, later;
 	int arguments;
 };
 
@@ -44,7 +44,7 @@ enum {
 	KEY_STATUS = 256,
 	KEY_RUNNING,
 	KEY_RUNS,
-	KEY_ENDS,
+	KEY_TIMES,
 	KEY_STEP,
 	KEY_FINAL,
 	KEY_NODE,
@@ -69,8 +69,11 @@ static const struct argp_option option_table[] = {
 		"change nothing: exit with 0 if that attempt runs or completes, with 1 if not", 0 },
 	{ "runs", KEY_RUNS, NULL, 0,
 		"change nothing: print yes if any attempt of the job runs or completes, else no", 0 },
-	{ "ends", KEY_ENDS, NULL, 0,
-		"change nothing: print when the time of the job is over, in seconds since the epoch", 0 },
+	{ "times", KEY_TIMES, NULL, 0,
+		"change nothing: print when the job came into the queue, when it began, and when its time "
+		"is "
+		"over, in seconds since the epoch",
+		0 },
 	{ "step", KEY_STEP, "STEP", 0, "do nothing if this step has ended for good", 0 },
 	{ "final", KEY_FINAL, "WHY", 0,
 		"note in the job's comment that the step has ended for good, and don't put it back, unless "
@@ -135,7 +138,7 @@ static bool *flag_of(struct options *options, int key)
 	switch (key) {
 	case KEY_RUNNING: return &options->running;
 	case KEY_RUNS: return &options->runs;
-	case KEY_ENDS: return &options->ends;
+	case KEY_TIMES: return &options->times;
 	case KEY_TAKEN: return &options->taken;
 	case KEY_PROGRESSED: return &options->breaker.progressed;
 	case KEY_ASKED: return &options->end.asked;
@@ -148,7 +151,7 @@ static bool *flag_of(struct options *options, int key)
 
 static bool only_looks(const struct options *options)
 {
-	return options->running || options->runs || options->ends;
+	return options->running || options->runs || options->times;
 }
 
 static error_t parse_option(int key, char *arg, struct argp_state *state)
@@ -183,7 +186,7 @@ static error_t parse_option(int key, char *arg, struct argp_state *state)
 		if (options->final && options->end.step < 0)
 			argp_error(state, "--final needs --step");
 		if (only_looks(options) && (options->status >= 0 || options->end.step >= 0))
-			argp_error(state, "--running, --runs and --ends go with JOB and ATTEMPT alone");
+			argp_error(state, "--running, --runs and --times go with JOB and ATTEMPT alone");
 		return 0;
 	default: return ARGP_ERR_UNKNOWN;
 	}
@@ -383,11 +386,11 @@ static int look(const struct options *options)
 		found && requeue_attempt_runs(&job, options->running ? options->end.attempt : job.attempt);
 	if (options->runs)
 		puts(runs ? "yes" : "no");
-	if (options->ends && found)
-		printf("%.0f\n", job.ends);
+	if (options->times && found)
+		printf("%.0f %.0f %.0f\n", job.submitted, job.began, job.ends);
 	if (found)
 		requeue_clear(&job);
-	return options->runs || (options->ends ? found : runs) ? EXIT_OK : EXIT_FAULT;
+	return options->runs || (options->times ? found : runs) ? EXIT_OK : EXIT_FAULT;
 }
 
 /* Waits for the note of another rank that ended for good, longer if the controller is slow: Slurm's

@@ -3,7 +3,7 @@
 # muster-requeue [OPTION…] JOB ATTEMPT
 # muster-requeue [OPTION…] --status N
 # The muster-requeue of a Muster that was built without Slurm's headers: it asks Slurm by scontrol.
-# Of the options in muster-requeue(8) it has --status, --running, --runs, --ends, --deadline and
+# Of the options in muster-requeue(8) it has --status, --running, --runs, --times, --deadline and
 # --quiet.
 set -u
 deadline=300 look='' status='' quiet=''
@@ -39,7 +39,7 @@ while [ $# -gt 0 ]; do
         shift
         ;;
     -\? | --help) help && exit ;;
-    --running | --runs | --ends) look=$1 ;;
+    --running | --runs | --times) look=$1 ;;
     -q | --quiet) quiet=yes ;;
     -*) usage "$1: no such option without libslurm" ;;
     *) break ;;
@@ -89,6 +89,9 @@ field() {
         sed -n "s/^\(.* \)\{0,1\}$1=\([^ ]*\).*/\2/p" | head -n 1
 }
 
+# seconds NAME: the time of that field since the epoch; 0: not known.
+seconds() { date -d "$(field "$1")" +%s 2>/dev/null || echo 0; }
+
 known=yes
 ask show job "$job" || known=''
 state=$(field JobState)
@@ -105,8 +108,9 @@ case $look in
     [ -n "$runs" ] && [ "$(field Restarts)" = "$attempt" ]
     exit
     ;;
---ends)
-    [ -n "$known" ] && date -d "$(field EndTime)" +%s 2>/dev/null || exit 1
+--times)
+    [ -n "$known" ] || exit 1
+    echo "$(seconds SubmitTime) $(seconds StartTime) $(seconds EndTime)"
     exit
     ;;
 esac

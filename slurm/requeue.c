@@ -170,6 +170,7 @@ static void read_job(const slurm_job_info_t *info, struct requeue_job *job)
 		.preempted = info->preempt_time != 0,
 		.ends = (double)info->end_time,
 		.began = (double)info->start_time,
+		.submitted = (double)info->submit_time,
 	};
 	job->comment = strdup(info->comment ? info->comment : "");
 }

@@ -31,6 +31,7 @@ struct requeue_job {
 	bool draining;    /* requeue_look_at_node found that one of its nodes is being drained */
 	double ends;      /* when its time limit comes, seconds since the epoch */
 	double began;     /* start of its present attempt, seconds since the epoch */
+	double submitted; /* when it came into the queue for that attempt, seconds since the epoch */
 	char *comment;    /* the user's, plus ours; never NULL; freed by requeue_clear */
 };
 

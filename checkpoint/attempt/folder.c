@@ -31,9 +31,7 @@ struct folder {
 	struct ckpt_dir dir;
 	struct owner owner;
 	struct ident ident;
-	double ends;   /* when Slurm will end this job */
-	int64_t steps; /* of the whole run */
-	int (*is_running)(uint32_t job, struct err *err);
+	struct folder_job job; /* its `ident` may be gone */
 	struct ckpt *checkpoint;
 	int attempt;
 	struct attempts_record *records; /* read at the start, with this attempt's start appended */
@@ -54,9 +52,10 @@ static enum owner_life ask_slurm(void *arg, const struct owner *other)
 {
 	const struct folder *folder = arg;
 	struct err err;
-	if (!folder->is_running || !other->job || strcmp(other->cluster, folder->ident.cluster) != 0)
+	if (!folder->job.is_running || !other->job
+		|| strcmp(other->cluster, folder->ident.cluster) != 0)
 		return OWNER_UNKNOWN;
-	int runs = folder->is_running(other->job, &err);
+	int runs = folder->job.is_running(other->job, &err);
 	/* Without an answer now, the owner's own word counts; without a helper there will be none. */
 	if (runs < 0 && err.status == EXIT_USAGE)
 		log_warn("checkpoint directory: %s", err.text);
@@ -175,8 +174,10 @@ static int append_start(struct folder *folder, struct err *err)
 	struct attempts_record record = { .event = ATTEMPTS_START,
 		.world_size = folder->ident.world_size,
 		.step = folder->began,
-		.limit = folder->ends,
-		.steps = folder->steps };
+		.limit = folder->job.ends,
+		.submitted = folder->job.submitted,
+		.started = folder->job.started,
+		.steps = folder->job.steps };
 	snprintf(record.nodes, sizeof record.nodes, "%s", node_list(&folder->ident));
 	return append(folder, &record, err) < 0 ? -1 : remember(folder, &record, err);
 }
@@ -268,11 +269,7 @@ struct folder *folder_open(const char *path, const struct folder_job *job, bool 
 		err_set(err, "checkpoint directory: out of memory");
 		return NULL;
 	}
-	*folder = (struct folder) { .ident = *job->ident,
-		.ends = job->ends,
-		.steps = job->steps,
-		.is_running = job->is_running,
-		.timeout = timeout };
+	*folder = (struct folder) { .ident = *job->ident, .job = *job, .timeout = timeout };
 	if (open_stages(folder, path, fresh, err) < 0) {
 		folder_close(folder, true);
 		return NULL;

@@ -18,7 +18,9 @@ struct folder;
 /* What the folder is told about this job and asks about others. */
 struct folder_job {
 	const struct ident *ident;
-	double ends; /* when Slurm will end it, seconds since the epoch; 0: not known */
+	/* When this attempt of it came into Slurm's queue, when Slurm started it, and when Slurm will
+	 * end it: seconds since the epoch; 0: not known. */
+	double submitted, started, ends;
 	int (*is_running)(uint32_t job,
 		struct err *err); /* 1: it runs, 0: it ended, -1: unknown; NULL: don't ask Slurm */
 	int64_t steps;        /* of the whole run; 0: not known */

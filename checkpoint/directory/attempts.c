@@ -32,6 +32,13 @@ static const char *const events[] = {
 
 /* ---- append ---- */
 
+/* Seconds since the epoch; 0: not known. */
+static void set_time(json_t *object, const char *name, double time)
+{
+	if (time > 0)
+		json_object_set_new(object, name, json_real(time));
+}
+
 static json_t *encode(const struct attempts_record *record)
 {
 	double time = record->time > 0 ? record->time : clock_wall();
@@ -41,8 +48,9 @@ static json_t *encode(const struct attempts_record *record)
 	if (record->event == ATTEMPTS_START) {
 		json_object_set_new(object, "world_size", json_integer(record->world_size));
 		json_object_set_new(object, "nodes", json_string(record->nodes));
-		if (record->limit > 0)
-			json_object_set_new(object, "limit", json_real(record->limit));
+		set_time(object, "submitted", record->submitted);
+		set_time(object, "started", record->started);
+		set_time(object, "limit", record->limit);
 		if (record->steps > 0)
 			json_object_set_new(object, "steps", json_integer(record->steps));
 	} else {
@@ -114,6 +122,8 @@ static bool decode(const json_t *object, struct attempts_record *record)
 		.attempt = (int)json_integer_value(attempt),
 		.step = json_integer_value(step),
 		.world_size = (int)json_integer_value(json_object_get(object, "world_size")),
+		.submitted = json_number_value(json_object_get(object, "submitted")),
+		.started = json_number_value(json_object_get(object, "started")),
 		.limit = json_number_value(json_object_get(object, "limit")),
 		.steps = json_integer_value(json_object_get(object, "steps")),
 		.status = (int)json_integer_value(json_object_get(object, "status")),

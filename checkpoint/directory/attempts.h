@@ -24,8 +24,10 @@ struct attempts_record {
 	int64_t step;   /* start: the step resumed from, -1 for a fresh start; notice: the current step;
 					   end: the last step done */
 	int world_size; /* start */
-	double limit;   /* start: when Slurm ends it, seconds since the epoch; 0: not known */
-	int64_t steps;  /* start: of the whole run; 0: not known */
+	/* start: when this attempt came into Slurm's queue, when Slurm started the job, and when it
+	 * ends it: seconds since the epoch; 0: not known */
+	double submitted, started, limit;
+	int64_t steps;    /* start: of the whole run; 0: not known */
 	char nodes[1024]; /* start: node list in Slurm's notation */
 	char why[256]; /* notice: which one ("SIGTERM"); end: the reason ("finished", "preempted", …) */
 	int status;    /* end: the exit status */

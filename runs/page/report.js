@@ -54,7 +54,8 @@ const ends = {
   failed: "failed", killed: "killed without a word", running: "still running",
 };
 const parts = {
-  training: "steps that count", redone: "steps done again", waiting: "waiting between attempts",
+  training: "steps that count", redone: "steps done again", queued: "in Slurm's queue",
+  waiting: "between attempts otherwise: Slurm ends and starts the job",
   starting: "starting: from an attempt's start to its first step", saving: "standing still to save",
   other: "validation, and from the last step to the end",
 };
@@ -186,13 +187,13 @@ function attemptsTable(run) {
   const heads = ["attempt", "began", "nodes"].map((text) => ({ text })).concat(
     ["ranks", "from step", "last step"].map((text) => ({ text, numeric: true })),
     [{ text: "end" }, { text: "notice" }],
-    ["ran", "starting", "saves", "longest stall", "longest until durable", "done again",
+    ["queued", "ran", "starting", "saves", "longest stall", "longest until durable", "done again",
       "then waited", "cost"].map((text) => ({ text, numeric: true })), [{ text: "reason" }]);
   const most = (saves, name) => saves.length ? seconds(Math.max(...saves.map((s) => s[name]))) : "–";
   const rows = run.attempts.map((a, i) => ({ cells: [
     a.job ? `${a.job}.${a.attempt}` : String(a.number), moment(a.began), a.nodes, String(a.ranks),
     a.from < 0 ? "fresh" : String(a.from), a.last < 0 ? "–" : String(a.last), a.end,
-    a.notices.length ? a.notices[0].why : "–", seconds(a.seconds), seconds(a.starting),
+    a.notices.length ? a.notices[0].why : "–", seconds(a.queued), seconds(a.seconds), seconds(a.starting),
     String(a.saves.length), most(a.saves, "stall"), most(a.saves, "flush"), seconds(a.lost),
     seconds(a.waited), seconds(cost(run, i)), a.why || "–"] }));
   return element("details", run.attempts.length < 12 ? { open: "" } : {},

@@ -260,8 +260,11 @@ inner() {
     id=$(job -N1 -n1 --time=10 'sleep 1000')
     job_wait "$id" 30 RUNNING
     cluster run "$REQUEUE" --running "$id" 0
-    run cluster run "$REQUEUE" --ends "$id" 0
-    [ "$output" = "$(date -d "$(job_field "$id" EndTime)" +%s)" ]
+    run cluster run "$REQUEUE" --times "$id" 0
+    expected=$(for name in SubmitTime StartTime EndTime; do
+        date -d "$(job_field "$id" $name)" +%s
+    done)
+    [ "$output" = "${expected//$'\n'/ }" ]
     run cluster run "$REQUEUE" --running "$id" 1
     [[ $status -eq 1 && -z $output ]]
     run cluster run "$REQUEUE" "$id" 1

@@ -27,6 +27,20 @@ setup_file() {
     [ "$(job_restarts "$job")" -eq 8 ]
     [ "$(train_notices eight)" -eq 8 ]
     train_equals_reference eight
+    # Each start tells when the job was in the queue, in Slurm's whole seconds: after the end of the
+    # attempt before.
+    python3 - "$JOBS/eight/attempts.jsonl" <<'END'
+import json, sys
+starts, ends = 0, []
+for record in map(json.loads, open(sys.argv[1])):
+    if record["event"] == "end":
+        ends.append(record["time"])
+    elif record["event"] == "start":
+        assert record["submitted"] <= record["started"] <= record["time"] + 1, record
+        assert not ends or record["submitted"] >= ends[-1] - 2, (record, ends)
+        starts += 1
+assert starts >= 9, starts
+END
 }
 
 @test "preempted on 8 ranks that share the moments, as 3 do then, and ended by 5 that do not: bit-identical" {

@@ -130,7 +130,7 @@ kill_rank() {
     run cluster run "$requeue" 4000000 0
     [ "$status" -eq 0 ]
     [ "$output" = "muster-requeue: job 4000000 is left as it is: the controller knows no such job" ]
-    run cluster run "$requeue" --ends 4000000 0
+    run cluster run "$requeue" --times 4000000 0
     [ "$status $output" = "1 " ]
     run cluster run "$requeue" --status 7
     [ "$status" -eq 7 ]

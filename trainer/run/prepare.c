@@ -96,8 +96,11 @@ static int open_folder(struct run *run, struct err *err)
 	const struct settings *settings = &run->settings;
 	if (run->ident.rank != 0 || !settings->ckpt_dir)
 		return 0;
+	const struct job_times times = job_times(run->ident.job);
 	const struct folder_job job = { .ident = &run->ident,
-		.ends = job_end_time(run->ident.job),
+		.submitted = times.submitted,
+		.started = times.began,
+		.ends = times.ends,
 		.is_running = job_is_running,
 		.steps = settings->steps };
 	run->folder = folder_open(settings->ckpt_dir, &job, settings->fresh, IO_SECONDS, err);

@@ -56,15 +56,24 @@ static void an_answer_is_taken(void **state)
 {
 	struct err err;
 	install("case \"$1 $3 $4\" in '--runs 7 0') echo yes;; '--runs 8 0') echo no;;\n"
-			"'--ends 7 0') echo 1700000000;; *) exit 1;; esac");
+			"'--times 7 0') echo 1600000000 1650000000 1700000000;;\n"
+			"'--times 6 0') echo 1600000000 soon;; *) exit 1;; esac");
 	assert_int_equal(job_is_running(7, &err), 1);
 	assert_int_equal(job_is_running(8, &err), 0);
 	assert_int_equal(job_is_running(9, &err), -1);
 	assert_int_equal(err.status, EXIT_FAULT);
 	assert_non_null(strstr(err.text, "couldn't ask Slurm about job 9"));
-	assert_true(job_end_time(7) == 1700000000.0);
-	assert_true(job_end_time(8) == 0);
-	assert_true(job_end_time(0) == 0);
+	const struct job_times times = job_times(7);
+	assert_true(times.submitted == 1600000000.0);
+	assert_true(times.began == 1650000000.0);
+	assert_true(times.ends == 1700000000.0);
+	assert_true(job_times(6).submitted == 0);
+	assert_true(job_times(8).ends == 0);
+	/* Slurm tells it in the environment, too. */
+	setenv("SLURM_JOB_END_TIME", "1700000001", 1);
+	assert_true(job_times(8).ends == 1700000001.0);
+	unsetenv("SLURM_JOB_END_TIME");
+	assert_true(job_times(0).ends == 0);
 	assert_string_equal(said, "");
 }
 
@@ -98,7 +107,7 @@ static void check_trouble(const char *why, const char *remedy)
 	assert_non_null(strstr(said, err.text));
 	assert_int_equal(strcspn(said, "\n"), strlen(said) - 1);
 	said[0] = '\0';
-	assert_true(job_end_time(7) == 0);
+	assert_true(job_times(7).ends == 0);
 	assert_non_null(strstr(said, err.text));
 }
 

@@ -84,7 +84,9 @@ static inline void write_run(void)
 	record("end", 0, 19, 14, ",\"why\":\"preempted\",\"status\":75");
 	record("start", 1, 30, 14, ",\"world_size\":4,\"nodes\":\"n[1-4]\"");
 	steps(1, 15, 18, 31, ", \"accuracy\": 0.5");
-	record("start", 2, 50, 14, ",\"world_size\":2,\"nodes\":\"n[5-6]\"");
+	/* From 37 to 47 it was in the queue. */
+	record("start", 2, 50, 14,
+		",\"world_size\":2,\"nodes\":\"n[5-6]\",\"submitted\":1767225637,\"started\":1767225647");
 	steps(2, 15, 20, 52, ", \"accuracy\": 0.75");
 	record("end", 2, 58.5, 20, ",\"why\":\"finished\",\"status\":0");
 }

@@ -43,11 +43,14 @@ static void every_second_is_accounted_for(void **state)
 	near(time.wall, 58.5);
 	near(time.training, 20);
 	near(time.redone, 4);
-	near(time.waiting, (30 - 19) + (50 - 35));
+	near(time.queued, 47 - 37);
+	near(time.waiting, (30 - 19) + (50 - 35) - time.queued);
+	assert_true(isnan(run.rows[1].queued));
 	near(time.starting, 3 + 1 + 2);
 	near(time.saving, 0.75);
 	near(time.goodput, 20 / 58.5);
-	near(time.training + time.redone + time.waiting + time.starting + time.saving + time.other,
+	near(time.training + time.redone + time.queued + time.waiting + time.starting + time.saving
+			+ time.other,
 		time.wall);
 	near(run_starting(&run, 1), 1);
 	assert_true(isnan(run_saving(&run, 1)));

@@ -37,6 +37,8 @@ static void records_come_back(void **state)
 			.attempt = 1,
 			.step = -1,
 			.world_size = 8,
+			.submitted = 1600.5,
+			.started = 2600.5,
 			.limit = 3600.5,
 			.steps = 5000000000,
 			.nodes = "n[1-4]" },
