@@ -90,7 +90,7 @@ void progress_end(struct progress *progress)
 void progress_next(const char *format, ...)
 {
 	va_list arguments;
-	if (!isatty(STDERR_FILENO))
+	if (!isatty(STDERR_FILENO) || !isatty(STDOUT_FILENO))
 		return;
 	fputs("next: ", stderr);
 	va_start(arguments, format);

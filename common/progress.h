@@ -25,7 +25,7 @@ void progress_end(struct progress *progress);
 void progress_wipe(const struct progress *progress);
 
 /* After the end of the work: prints "next: …", what a person does next, on standard error if that
- * is a terminal. */
+ * and standard output are terminals. */
 void progress_next(const char *format, ...) __attribute__((format(printf, 1, 2)));
 
 /* The bar as text of at most `size` bytes, `seconds` after the start. A pure function. Returns

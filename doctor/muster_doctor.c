@@ -16,6 +16,7 @@
 #include "common/descriptors.h"
 #include "common/ident.h"
 #include "common/log.h"
+#include "common/progress.h"
 #include "common/opt.h"
 #include "doctor/doctor_dir.h"
 #include "doctor/doctor_meet.h"
@@ -111,7 +112,10 @@ static int judge_alone(struct facts *own, const struct ident *ident, const struc
 	}
 	if (options->dir)
 		doctor_dir_look(own, options->dir, "alone", false);
-	return conclude(&checkup, own->rank == 0, options);
+	const int status = conclude(&checkup, own->rank == 0, options);
+	if (!own->in_step && status != EXIT_FAULT)
+		progress_next("the same in a step: srun --muster … muster-doctor --dir DIR");
+	return status;
 }
 
 static int judge_together(struct rdzv *rdzv, struct facts *own, const struct ident *ident,

@@ -16,6 +16,7 @@
 #include "common/err.h"
 #include "common/io.h"
 #include "common/number.h"
+#include "common/progress.h"
 #include "runs/curve.h"
 #include "runs/scaling.h"
 
@@ -172,5 +173,6 @@ int main(int argc, char **argv)
 		fprintf(stderr, "muster-curve: %s\n", err.text);
 		return (int)err.status;
 	}
+	progress_next("muster-report %s", given.folders[0]);
 	return EXIT_OK;
 }

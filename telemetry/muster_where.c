@@ -13,6 +13,7 @@
 #include "common/descriptors.h"
 #include "common/err.h"
 #include "common/io.h"
+#include "common/progress.h"
 #include "telemetry/flight_files.h"
 #include "telemetry/flight_table.h"
 
@@ -134,5 +135,7 @@ int main(int argc, char **argv)
 		fprintf(stderr, "muster-where: %s\n", err.text);
 		return (int)err.status;
 	}
+	if (given.dir)
+		progress_next("muster-ckpt history %s", given.dir);
 	return EXIT_OK;
 }

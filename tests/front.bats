@@ -77,3 +77,27 @@ completes() {
     cd "$BATS_TEST_TMPDIR" && touch "train 1.bin" other
     [ "$(completes muster-train --data tr)" = "train 1.bin" ]
 }
+
+@test "on a terminal a program ends with what comes next, elsewhere it does not" {
+    command -v script >/dev/null || skip "no script(1): apt-get install bsdutils"
+    cd "$BATS_TEST_TMPDIR"
+    cat "$MUSTER_TOP/LICENSE" >text
+    muster-tokens -q -o train.bin text
+    muster-train --data train.bin --ckpt-dir run --layers 1 --width 32 --heads 2 --context 32 \
+        --vocabulary 256 --global-batch 4 --microbatch 4 --steps 2 --warmup-steps 1 >/dev/null
+    while read -r next command; do
+        echo "$command: $next"
+        script -qec "$command" typescript >/dev/null
+        grep -q "^next: .*$next" typescript
+        run bash -c "$command 2>&1"
+        [[ $output != *next:* ]]
+        rm -rf model
+    done <<'END'
+show muster-ckpt ls run
+muster-report muster-ckpt history run
+muster-generate muster-ckpt export run model
+muster-report muster-curve run
+muster-ckpt muster-where run
+muster-train muster-tokens -q -o again.bin text
+END
+}

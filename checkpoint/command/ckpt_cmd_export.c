@@ -217,7 +217,9 @@ static int print_result(const struct exporting *e)
 	printf("%s: %s of weights in %s, %zu file%s, from %s/%s\n", out,
 		progress_bytes((double)e->bytes, size), dtype, e->files, e->files == 1 ? "" : "s",
 		e->place.dir.path, e->place.name);
-	return ckpt_cmd_flush();
+	const int status = ckpt_cmd_flush();
+	progress_next("muster-generate %s", out);
+	return status;
 }
 
 int ckpt_cmd_export(int argc, char **argv)

@@ -7,6 +7,7 @@
 
 #include "checkpoint/command/ckpt_cmd.h"
 #include "checkpoint/command/ckpt_words.h"
+#include "common/progress.h"
 #include "runs/run.h"
 
 static const struct argp_option option_rows[] = {
@@ -74,7 +75,9 @@ static int print_text(const struct run *run)
 		printf(", one in %.1f s of training on average", sum.mean_between);
 	printf("; ran %.1f s, of which %.1f s were done again, and waited %.1f s\n", sum.seconds,
 		sum.lost, sum.waited);
-	return status == EXIT_OK ? ckpt_cmd_flush() : status;
+	status = status == EXIT_OK ? ckpt_cmd_flush() : status;
+	progress_next("muster-report %s", run->dir.path);
+	return status;
 }
 
 static json_t *row_json(const struct history_row *row)

@@ -183,7 +183,9 @@ static int print_listing(const struct ckpt_dir *dir, const struct listing *listi
 		return EXIT_FAULT;
 	print_names("set aside because of damage: ", listing->set_aside);
 	print_names("saves that are under way or were given up: ", listing->unfinished);
-	return ckpt_cmd_flush();
+	const int status = ckpt_cmd_flush();
+	progress_next("muster-ckpt show %s", dir->path);
+	return status;
 }
 
 int ckpt_cmd_ls(int argc, char **argv)
