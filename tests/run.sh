@@ -339,6 +339,15 @@ set_kind() {
     esac
 }
 
+# On a terminal: how much is left, at the pace so far.
+left() {
+    local all files minutes
+    [ -n "$terminal" ] && read -r all <"$LOG/total" || return 0
+    files=$((all - $(wc -l <"$LOG/done")))
+    minutes=$(((SECONDS - built) * files / (all - files) / 60 + 1))
+    [ $files -le 0 ] || echo "  $files files left, about $minutes min"
+}
+
 # test_file KIND FILE [NUMBER]: runs it, prints its line, its skips and its failures, and adds up.
 test_file() {
     local kind=$1 name=$2 log began=${EPOCHREALTIME/./} status counts tenths
@@ -352,8 +361,10 @@ test_file() {
     mapfile -t counts < <(awk -v status=$status -f "$MUSTER_TOP/tests/lib/tap.awk" "$log")
     # shellcheck disable=SC2086
     set -- "$name" ${counts[0]}
+    echo >>"$LOG/done"
     [ "$((passed + $2 + $3 + $4))" = "$passed" ] || {
-        printf '%-52s %3d ok %3d not ok %3d skip %4d.%d s\n' "$@" $((tenths / 10)) $((tenths % 10))
+        printf '%-52s %3d ok %3d not ok %3d skip %4d.%d s%s\n' "$@" $((tenths / 10)) \
+            $((tenths % 10)) "$(left)"
         [ ${#counts[@]} -lt 2 ] || printf '%s\n' "${counts[@]:1}"
     } | if [ "$3" = 0 ] && [ -n "${CI-}" ]; then cat >>"$GREEN"; else cat; fi
     [ "$3" = 0 ] || {
@@ -447,6 +458,8 @@ begin_alone() {
 
 run_lanes() {
     local name pids watch help=
+    echo $((repeat * $({ test_files | grep -v ^tests/cluster/; cluster_queue; } | wc -l))) \
+        >"$LOG/total"
     test_files | grep ^tests/unit/ | sed 's/^/plain /' | queue units
     test_files | grep '^tests/[^/]*$' |
         first tests/{sanitize,sanitize_threads,gpu_train,fuzz,lint,gpt2_torch}.bats \
@@ -487,17 +500,20 @@ run_lanes() {
 exec {lock}<"${BASH_SOURCE[0]}"
 flock -n "$lock" || { echo "run.sh: another run of this checkout is under way" >&2; exit 1; }
 make_scratch
-building=
+building='' built=0 terminal=''
+[ ! -t 1 ] || terminal=yes
 trap clean_up EXIT
 trap 'exit 130' INT TERM HUP
 
-mkdir -p "$LOG" && : >"$GREEN" && : >"$FAILED" && : >"$MUSTER_SLURM_FAULTS" &&
+mkdir -p "$LOG" && rm -f "$LOG/total" && : >"$LOG/done" &&
+    : >"$GREEN" && : >"$FAILED" && : >"$MUSTER_SLURM_FAULTS" &&
     chmod 666 "$MUSTER_SLURM_FAULTS" || exit 1
 [ -n "$no_install" ] || packages_install build cluster tests ${ci:+lint} ${long:+lint} \
     >"$LOG/packages" 2>&1 {lock}<&- ||
     fail_early "install packages" "$LOG/packages"
 measure_patience
 export BATS_TEST_TIMEOUT=$((330 * MUSTER_PATIENCE))
+[ -n "$pattern$only$long$ci" ] || echo "this takes about 12 minutes on two quiet cores"
 echo "limits are $((MUSTER_PATIENCE * 100 / 3)) % of those of a quiet machine"
 begin_alone
 echo "building in $MUSTER_BUILD"
@@ -505,7 +521,8 @@ echo "building in $MUSTER_BUILD"
 building=$!
 wait $building || fail_early build "$LOG/build"
 building=
-echo "built after $SECONDS s"
+built=$SECONDS
+echo "built after $built s"
 [ -z "$under_load" ] || load_all_cpus
 run_lanes
 cat "$GREEN"
