@@ -3,7 +3,7 @@ dist_bin_SCRIPTS = front/muster
 EXTRA_DIST += front/completion.bash
 completions = $(DESTDIR)$(datadir)/bash-completion/completions
 completed = muster muster-ckpt muster-curve muster-doctor muster-generate muster-rdzv \
-	muster-report muster-tokens muster-train muster-where
+	muster-report muster-tokens muster-top muster-train muster-where
 # bash looks for a file by the command's name.
 install-data-hook:
 	$(MKDIR_P) $(completions)

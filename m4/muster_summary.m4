@@ -12,6 +12,7 @@ AC_DEFUN([MUSTER_SUMMARY], [
     NCCL ................ $have_nccl
     BPE (tokenizers) .... $have_bpe
     dygraphs (report) ... $have_dygraphs
+    ncurses (top) ....... $have_ncurses
     unit tests .......... $have_cmocka
     FUSE (tests) ........ $have_fuse
     sanitizers .......... $enable_sanitize

@@ -98,4 +98,7 @@ double flight_words(const struct flight_view *view, char *out, size_t size);
 /* The same in one line with all that is known, as of the writer's time `now`. */
 void flight_line(const struct flight_view *view, double now, char *out, size_t size);
 
+/* When the record changed last, on the writer's clock; 0 if nothing is known. */
+double flight_latest(const struct flight_view *view);
+
 #endif

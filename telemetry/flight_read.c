@@ -165,6 +165,11 @@ double flight_words(const struct flight_view *view, char *out, size_t size)
 	return view->since;
 }
 
+double flight_latest(const struct flight_view *view)
+{
+	return fmax(fmax(view->since, view->waits), fmax(view->now.entered, view->finished_at));
+}
+
 /* Never negative, since machines' clocks differ and a record may lie. */
 static double ago(double now, double then)
 {

@@ -54,9 +54,7 @@ static void print_each(const struct flight_view *views, size_t count)
 	for (size_t i = 0; i < count; i++) {
 		char line[600], moment[32];
 		const struct flight_view *view = &views[i];
-		double latest = view->since > view->waits ? view->since : view->waits;
-		latest = view->now.entered > latest ? view->now.entered : latest;
-		latest = view->finished_at > latest ? view->finished_at : latest;
+		const double latest = flight_latest(view);
 		flight_line(view, latest, line, sizeof line);
 		printf("  rank %d on %s, process %" PRIu32 ", %s: %s\n", view->rank, view->node,
 			view->process, clock_iso8601(latest + view->wall, moment, sizeof moment), line);

@@ -18,7 +18,8 @@ setup() {
     cd "$source" && ./autogen.sh >/dev/null 2>&1
     mkdir build && cd build
     ../configure --without-slurm --without-pmix --without-dnnl --without-cuda --without-bpe \
-        --without-dygraphs --enable-werror --disable-dependency-tracking >configure.out
+        --without-dygraphs --without-ncurses --enable-werror --disable-dependency-tracking \
+        >configure.out
     grep -q 'Slurm (plugin) ...... no' configure.out
     make -s -j"$(nproc)" 2>make.err || { cat make.err; return 1; }
     ./muster-tokens -o train.bin ../LICENSE
@@ -26,6 +27,9 @@ setup() {
         --context 32 \
         --vocabulary 256 --global-batch 4 --microbatch 4 --steps 3 --warmup-steps 1
     [ -e run/step-00000003/manifest.json ]
+    # Text is all that it prints, also on a terminal.
+    script -qec "./muster-top run" /dev/null </dev/null >top.out
+    grep -q '^step  *3 of 3 ' top.out
     # What is not built says so, with the remedy.
     RANK=0 WORLD_SIZE=2 LOCAL_RANK=0 LOCAL_WORLD_SIZE=2 run ./muster-rdzv --provider pmix \
         --timeout 1

@@ -66,7 +66,10 @@ links() {
     for option in $(cat "$MUSTER_TOP"/doc/guide/{trainer,checkpoints}.md |
         grep -o '`--[a-z-]*' | tr -d '`' | sort -u); do
         echo "$option"
-        { muster-train --help; muster-tokens --help; muster-curve --help; sbatch --help; } |
+        {
+            muster-train --help; muster-tokens --help; muster-curve --help; muster-top --help
+            sbatch --help
+        } |
             grep -q -- "$option\b" || [ "$option" = --json ] || [ "$option" = --muster ]
     done
 }

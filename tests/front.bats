@@ -65,11 +65,12 @@ completes() {
 
 @test "completion offers commands, options, and the words that an option takes" {
     command -v muster-train || skip "this build has no trainer"
-    [ "$(completes muster t)" = "tokens train" ]
+    [ "$(completes muster t)" = "tokens train top" ]
     [ "$(completes muster train --lay)" = --layers ]
     [ "$(completes muster-train --print)" = --print-config ]
     [ "$(completes muster-train --model '')" = "gpt2 mlp" ]
     [ "$(completes muster-train --model = g)" = gpt2 ]
+    [ "$(completes muster-top --sort t)" = time ]
     [ "$(completes muster-train --model =)" = "gpt2 mlp" ]
     [ "$(completes muster-ckpt ver)" = verify ]
     [ "$(completes muster ckpt ver)" = verify ]

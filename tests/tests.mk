@@ -43,6 +43,7 @@ include tests/unit/shim/shim.mk
 include tests/unit/slurm/slurm.mk
 include tests/unit/telemetry/telemetry.mk
 include tests/unit/text/text.mk
+include tests/unit/top/top.mk
 include tests/unit/trainer/comm/comm.mk
 include tests/unit/trainer/cpu/cpu.mk
 include tests/unit/trainer/cuda/host/host.mk
@@ -190,7 +191,8 @@ EXTRA_DIST += tests/gpt2_torch.bats tests/torch_reference.py \
 	tests/batchnorm.bats tests/zero.bats
 
 EXTRA_DIST += tests/generate.bats tests/first_minute.bats
-EXTRA_DIST += tests/config.bats tests/front.bats tests/report.bats tests/lib/events.py \
+EXTRA_DIST += tests/config.bats tests/front.bats tests/report.bats tests/top.bats \
+	tests/lib/events.py \
 	tests/lib/byte_level.py tests/lib/small_tokenizer.py tests/bpe_reference.py
 EXTRA_DIST += tests/trace.bats tests/tools/check_trace.py tests/tools/flip_bits.py \
 	tests/watchdog.bats

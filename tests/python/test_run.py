@@ -268,6 +268,12 @@ class Several(Case):
         self.assertEqual(stood.returncode, 0, stood.stdout)
         self.assertRegex(stood.stdout, r"rank 1 .*in the forward pass of step 6")
         self.assertRegex(stood.stdout, r"rank 0 .*in the backward pass of step 6")
+        tool = os.environ.get("MUSTER_PREFIX", "") + "/bin/muster-top"
+        shown = subprocess.run([tool, self.place + "/run"], stdout=subprocess.PIPE, text=True)
+        self.assertEqual(shown.returncode, 0, shown.stdout)
+        self.assertRegex(shown.stdout, r"(?m)^step +5\b")
+        self.assertRegex(shown.stdout, r"(?m)^. +1 .* 6 .* in the forward pass$")
+        self.assertRegex(shown.stdout, r"(?m)^. +0 .* 6 .* in the backward pass$")
 
 
 class Files(Case):
