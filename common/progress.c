@@ -12,13 +12,33 @@
 #define BAR 30
 #define INTERVAL 0.2
 
+/* A count with three digits: "12.3 M", or "512 ". */
+static int scaled(double count, char *out, size_t size)
+{
+	static const char *const prefixes[] = { "", "k", "M", "G", "T", "P" };
+	int thousands = 0;
+	for (; count >= 999.5 && thousands < 5; thousands++)
+		count /= 1000;
+	return snprintf(out, size, thousands > 0 && count < 99.95 ? "%.1f %s" : "%.0f %s", count,
+		prefixes[thousands]);
+}
+
 char *progress_bytes(double bytes, char out[16])
 {
-	static const char *const units[] = { "B", "kB", "MB", "GB", "TB", "PB" };
-	int unit = 0;
-	for (; bytes >= 999.5 && unit < 5; unit++)
-		bytes /= 1000;
-	snprintf(out, 16, unit > 0 && bytes < 99.95 ? "%.1f %s" : "%.0f %s", bytes, units[unit]);
+	const int n = scaled(bytes, out, 16);
+	snprintf(out + n, (size_t)(16 - n), "B");
+	return out;
+}
+
+#define COUNT_SIZE 32
+
+static char *count_text(const struct progress *progress, double count, char out[COUNT_SIZE])
+{
+	if (!progress->unit)
+		return progress_bytes(count, out);
+	const int n = scaled(count, out, COUNT_SIZE);
+	const bool is_apart = out[n - 1] != ' ';
+	snprintf(out + n, (size_t)(COUNT_SIZE - n), is_apart ? " %s" : "%s", progress->unit);
 	return out;
 }
 
@@ -36,15 +56,15 @@ char *progress_time(double seconds, char out[24])
 
 char *progress_text(const struct progress *progress, double seconds, char *out, size_t size)
 {
-	char bar[BAR + 1], done[16], total[16], rate[16], left[24];
+	char bar[BAR + 1], done[COUNT_SIZE], total[COUNT_SIZE], rate[COUNT_SIZE], left[24];
 	double part = progress->total ? (double)progress->done / (double)progress->total : 0;
 	part = part > 1 ? 1 : part;
 	for (int i = 0; i < BAR; i++)
 		bar[i] = (i + 1) <= part * BAR ? '#' : '.';
 	bar[BAR] = '\0';
-	progress_bytes((double)progress->done, done);
-	progress_bytes((double)progress->total, total);
-	progress_bytes(seconds > 0 ? (double)progress->done / seconds : 0, rate);
+	count_text(progress, (double)progress->done, done);
+	count_text(progress, (double)progress->total, total);
+	count_text(progress, seconds > 0 ? (double)progress->done / seconds : 0, rate);
 	if (!progress->total)
 		snprintf(out, size, "%s %s, %s/s", progress->what, done, rate);
 	else if (part > 0 && seconds > 0)
@@ -64,10 +84,10 @@ void progress_begin(struct progress *progress, const char *what, uint64_t total,
 	progress->shown = progress->began;
 }
 
-void progress_add(struct progress *progress, uint64_t bytes)
+void progress_add(struct progress *progress, uint64_t count)
 {
 	char text[160];
-	progress->done += bytes;
+	progress->done += count;
 	if (!progress->visible || clock_now() - progress->shown < INTERVAL)
 		return;
 	progress->shown = clock_now();

@@ -10,15 +10,16 @@
 
 struct progress {
 	const char *what;     /* such as "verify" */
-	uint64_t total, done; /* bytes; total 0: unknown */
+	const char *unit;     /* what is counted, such as "tokens"; NULL: bytes */
+	uint64_t total, done; /* total 0: unknown */
 	double began, shown;  /* clock_now() */
 	bool visible;
 };
 
 /* Draws on standard error if that is a terminal and `quiet` is false. `what` is borrowed until
- * progress_end. */
+ * progress_end. `unit` may be set afterwards. */
 void progress_begin(struct progress *progress, const char *what, uint64_t total, bool quiet);
-void progress_add(struct progress *progress, uint64_t bytes);
+void progress_add(struct progress *progress, uint64_t count);
 void progress_end(struct progress *progress);
 
 /* Wipes the bar so that a line of output can be printed. */

@@ -47,5 +47,5 @@ _muster() {
     COMPREPLY=("${replies[@]}")
 }
 
-complete -F _muster muster muster-ckpt muster-curve muster-doctor muster-generate muster-rdzv \
-    muster-report muster-tokens muster-top muster-train muster-where
+complete -F _muster muster muster-ckpt muster-curve muster-doctor muster-eval muster-generate \
+    muster-rdzv muster-report muster-tokens muster-top muster-train muster-where

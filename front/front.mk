@@ -2,7 +2,7 @@
 dist_bin_SCRIPTS = front/muster
 EXTRA_DIST += front/completion.bash
 completions = $(DESTDIR)$(datadir)/bash-completion/completions
-completed = muster muster-ckpt muster-curve muster-doctor muster-generate muster-rdzv \
+completed = muster muster-ckpt muster-curve muster-doctor muster-eval muster-generate muster-rdzv \
 	muster-report muster-tokens muster-top muster-train muster-where
 # bash looks for a file by the command's name.
 install-data-hook:

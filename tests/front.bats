@@ -72,6 +72,8 @@ completes() {
     [ "$(completes muster-train --model = g)" = gpt2 ]
     [ "$(completes muster-top --sort t)" = time ]
     [ "$(completes muster-train --model =)" = "gpt2 mlp" ]
+    [ "$(completes muster e)" = eval ]
+    [ "$(completes muster eval --cpu-isa d)" = default ]
     [ "$(completes muster-ckpt ver)" = verify ]
     [ "$(completes muster ckpt ver)" = verify ]
     [[ " $(completes muster ckpt verify --) " = *" --deep "* ]]

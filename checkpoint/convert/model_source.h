@@ -20,6 +20,9 @@ struct model_source {
  * neither a directory nor a file. Freed by source->close. */
 struct model_source *model_source_open(const char *path, struct err *err);
 
+/* The same; or a checkpoint's folder, or the newest checkpoint of a checkpoint directory. */
+struct model_source *model_source_open_any(const char *path, struct err *err);
+
 /* A directory as written by Hugging Face's save_pretrained: config.json and model.safetensors, or
  * shards and their index. */
 struct model_source *hf_model_open(const char *path, struct err *err);

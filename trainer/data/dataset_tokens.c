@@ -19,7 +19,7 @@ static int open_shard(struct dataset *dataset, struct dataset_shard *shard, cons
 	if (file.tokens < positions + 1)
 		return err_fail(err, EXIT_DATA,
 			"data: couldn't use %s: its %llu tokens are too few for one sample of %d and the token "
-			"after it",
+			"after it: give a longer file, or a smaller --context",
 			path, (unsigned long long)file.tokens, dataset->positions);
 	shard->headers[0] = file.offset;
 	shard->width = file.width;
@@ -60,8 +60,9 @@ static int refuse_token(const struct dataset_shard *shard, uint64_t sample, int 
 	uint32_t token, int vocabulary, struct err *err)
 {
 	return err_fail(err, EXIT_DATA,
-		"data: token %u of sample %llu (place %d) in %s is out of the vocabulary of %d; choose a "
-		"larger vocabulary or the file that belongs to this one",
+		"data: token %u of sample %llu (place %d) in %s is out of the vocabulary of %d: give the "
+		"data "
+		"whose tokens the model has, or a model with a larger --vocabulary",
 		token, (unsigned long long)sample, place, shard->files[0].path, vocabulary);
 }
 

@@ -15,7 +15,6 @@
 #endif
 
 #include "checkpoint/convert/model_source.h"
-#include "checkpoint/load/ckpt_place.h"
 #include "common/auto.h"
 #include "common/clock.h"
 #include "common/descriptors.h"
@@ -321,17 +320,6 @@ static int write_text(const struct arguments *given, struct decoder *decoder,
 	return 0;
 }
 
-static struct model_source *open_source(const char *path, struct err *err)
-{
-	struct ckpt_place place;
-	struct err ignored;
-	if (ckpt_place_is_step(path))
-		return ckpt_model_open(path, err);
-	const bool is_ckpt_dir = ckpt_place_open(&place, path, NULL, &ignored) == 0;
-	ckpt_place_close(&place);
-	return is_ckpt_dir ? ckpt_model_open(path, err) : model_source_open(path, err);
-}
-
 static int generate(struct arguments *given, struct decoder *decoder, struct err *err)
 {
 	struct token_list tokens = { 0 };
@@ -354,7 +342,7 @@ static int generate(struct arguments *given, struct decoder *decoder, struct err
 
 static int run(struct arguments *given, struct err *err)
 {
-	struct model_source *source = open_source(given->model, err);
+	struct model_source *source = model_source_open_any(given->model, err);
 	if (!source)
 		return -1;
 	struct decoder *decoder = decoder_open(source, given->half, err);

@@ -2,6 +2,7 @@
 libtrainer_a_SOURCES += \
 	trainer/run/scaling_hint.c trainer/run/scaling_hint.h \
 	trainer/run/mfu.c trainer/run/mfu.h \
+	trainer/run/arena_source.c trainer/run/arena_source.h \
 	trainer/run/device.c trainer/run/device.h \
 	trainer/run/estimate.c trainer/run/estimate.h \
 	trainer/run/event_file.c trainer/run/event_file.h \

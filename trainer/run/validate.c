@@ -26,6 +26,9 @@ struct validation {
 	size_t parts; /* microbatches of one rank; the last may be empty */
 	struct batch *batch;
 	uint64_t *indices; /* sample indices of one microbatch */
+	validation_watch *watch;
+	void *watch_arg;
+	struct err why; /* the last sample that couldn't be read */
 	struct part *mine, *all;
 };
 
@@ -72,21 +75,33 @@ void validation_destroy(struct validation *v)
 	free(v);
 }
 
+void validation_set_watch(struct validation *v, validation_watch *watch, void *arg)
+{
+	v->watch = watch;
+	v->watch_arg = arg;
+}
+
 static struct part part_of(struct validation *v, uint64_t microbatch)
 {
 	struct part part = { 0 };
-	struct err err;
 	uint64_t first = microbatch * (uint64_t)v->microbatch;
 	if (first >= v->samples)
 		return part;
-	for (int i = 0; i < v->microbatch; i++)
-		v->indices[i] = first + (uint64_t)i < v->samples ? first + (uint64_t)i : SAMPLER_NONE;
-	if (dataset_read(v->dataset, v->indices, v->microbatch, v->vocabulary, v->batch, &err) < 0) {
-		log_error("validation: %s", err.text);
-		part.status = err.status;
+	int count = 0;
+	for (int i = 0; i < v->microbatch; i++) {
+		const bool exists = first + (uint64_t)i < v->samples;
+		v->indices[i] = exists ? first + (uint64_t)i : SAMPLER_NONE;
+		count += exists;
+	}
+	if (dataset_read(v->dataset, v->indices, v->microbatch, v->vocabulary, v->batch, &v->why) < 0) {
+		if (comm_size(v->comm) > 1)
+			log_error("validation: %s", v->why.text);
+		part.status = v->why.status;
 		return part;
 	}
 	model_loss(v->model, v->batch, &part.loss, &part.valid);
+	if (v->watch)
+		v->watch(v->watch_arg, count);
 	return part;
 }
 
@@ -99,8 +114,11 @@ static int fold(const struct validation *v, double *loss, struct err *err)
 	for (size_t i = 0; i < v->parts * size; i++) {
 		const struct part *part = &v->all[i % size * v->parts + i / size];
 		if (part->status) {
-			err_fail(err, (enum exit_status)part->status,
-				"validation: rank %zu couldn't read its samples", i % size);
+			if (size == 1)
+				err_fail(err, v->why.status, "%s", v->why.text);
+			else
+				err_fail(err, (enum exit_status)part->status,
+					"validation: rank %zu couldn't read its samples", i % size);
 			return ERR_SHARED;
 		}
 		sum += part->loss;
@@ -113,8 +131,11 @@ static int fold(const struct validation *v, double *loss, struct err *err)
 int validation_loss(struct validation *v, double *loss, struct err *err)
 {
 	size_t size = (size_t)comm_size(v->comm), rank = (size_t)comm_rank(v->comm);
-	for (size_t i = 0; i < v->parts; i++)
+	bool failed = false; /* then the sum is not made, and further parts would not count */
+	for (size_t i = 0; i < v->parts && !failed; i++) {
 		v->mine[i] = part_of(v, i * size + rank);
+		failed = v->mine[i].status != 0;
+	}
 	if (comm_wait(v->comm,
 			comm_allgather(v->comm, "validation", v->mine, v->all, v->parts * sizeof *v->mine), err)
 		< 0)

@@ -18,8 +18,12 @@ struct validation;
 struct validation *validation_create(const struct dataset *dataset, struct model *model,
 	struct comm *comm, uint64_t samples, int microbatch, int vocabulary, struct err *err);
 
+/* Called after each microbatch of this rank, with the number of its samples. */
+typedef void validation_watch(void *arg, int samples);
+void validation_set_watch(struct validation *validation, validation_watch *watch, void *arg);
+
 /* Collective. A sample that can't be read is an error of all ranks (ERR_SHARED) that names the
- * rank. */
+ * rank, or says why where there is only one. */
 int validation_loss(struct validation *validation, double *loss, struct err *err);
 
 /* `validation` may be NULL. */

@@ -1,5 +1,5 @@
-# trainer/tools/: muster-train and muster-tokens.
-bin_PROGRAMS += muster-train muster-tokens
+# trainer/tools/: muster-train, muster-eval and muster-tokens.
+bin_PROGRAMS += muster-train muster-eval muster-tokens
 muster_train_SOURCES = trainer/tools/muster_train.c
 muster_train_LDADD = $(trainer_LIBS) libckptd.la libcheckpoint.la liblaunch.la libcommon.la
 if HAVE_CUBLAS
@@ -8,6 +8,8 @@ if HAVE_NCCL
 muster_train_LDADD += libncclbootstrap.la liblaunch.la libcommon.la $(NCCL_RPATH)
 endif
 endif
+muster_eval_SOURCES = trainer/tools/muster_eval.c
+muster_eval_LDADD = $(trainer_LIBS) libckptcmd.la libcheckpoint.la libcommon.la
 muster_tokens_SOURCES = trainer/tools/muster_tokens.c
 muster_tokens_LDADD = libtrainer.a libtext.la libcommon.la
 # End of tools.mk

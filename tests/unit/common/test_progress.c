@@ -47,6 +47,9 @@ static void the_bar_shows_part_rate_and_time(void **state)
 	assert_non_null(strstr(progress_text(&p, 1, out, sizeof out), "100 %"));
 	p.total = 0;
 	assert_string_equal(progress_text(&p, 2, out, sizeof out), "verify 5.0 GB, 2.5 GB/s");
+	p.unit = "tokens";
+	assert_string_equal(progress_text(&p, 1e8, out, sizeof out),
+		"verify 5.0 G tokens, 50 tokens/s");
 }
 
 /* Standard error of the tests is no terminal. */

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* validate: the mean over the first samples, each of them once, whichever rank computes it; the
- * same bits in every world. */
+ * same bits in every world. A sample that can't be read is every rank's error. */
 #include "config.h"
 
 #include <math.h>
@@ -16,6 +16,7 @@
 #include "tests/unit/files.h"
 #include "tests/unit/trainer/comm/world_fixture.h"
 #include "tests/unit/trainer/model/model_fixture.h"
+#include "trainer/comm/status_exchange.h"
 #include "trainer/run/validate.h"
 
 #define ROWS 11
@@ -25,6 +26,7 @@
 struct job {
 	struct dataset *data;
 	uint64_t samples;
+	int vocabulary;
 	double *loss; /* [rank] */
 };
 
@@ -83,23 +85,34 @@ static double expected(const struct job *job)
 	return sum / (double)job->samples;
 }
 
+static void count(void *arg, int samples)
+{
+	*(int *)arg += samples;
+}
+
 static int validate(struct comm *comm, void *arg, struct err *err)
 {
 	struct job *job = arg;
+	int watched = 0;
 	struct fixture f = fixture_open(&fixture_mlp, false, MICROBATCH);
-	struct validation *validation = validation_create(job->data, f.model, comm, job->samples,
-		MICROBATCH, fixture_mlp.classes, err);
+	struct validation *validation =
+		validation_create(job->data, f.model, comm, job->samples, MICROBATCH, job->vocabulary, err);
 	WORLD_CHECK(validation);
+	validation_set_watch(validation, count, &watched);
 	int rc = validation_loss(validation, &job->loss[comm_rank(comm)], err);
 	validation_destroy(validation);
 	fixture_close(&f);
+	if (rc == 0 && comm_size(comm) == 1)
+		WORLD_CHECK(watched == (int)job->samples);
 	return rc;
 }
 
 static void every_sample_counts_once_in_every_world(void **state)
 {
 	double *loss = mmap(NULL, 4096, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
-	struct job job = { .data = dataset_open_table(features, classes, NULL), .loss = loss };
+	struct job job = { .data = dataset_open_table(features, classes, NULL),
+		.vocabulary = fixture_mlp.classes,
+		.loss = loss };
 	struct world_rank ranks[WORLD_MAX];
 	assert_non_null(job.data);
 	assert_int_equal(dataset_samples(job.data), ROWS);
@@ -120,9 +133,34 @@ static void every_sample_counts_once_in_every_world(void **state)
 	munmap(loss, 4096);
 }
 
+/* Classes 3 and 4 are not there: rank 0 finds one in the first microbatch, and says it to all. */
+static void a_sample_that_cannot_be_read_is_an_error_of_all(void **state)
+{
+	double loss[2];
+	struct job job = { .data = dataset_open_table(features, classes, NULL),
+		.samples = ROWS,
+		.vocabulary = 3,
+		.loss = loss };
+	struct world_rank ranks[WORLD_MAX];
+	for (int world = 1; world <= 2; world++) {
+		const char *words = world == 1 ? "y1.npy is not one of the 3 classes"
+									   : "validation: rank 0 couldn't read its samples";
+		world_run(world, 20, validate, &job, ranks);
+		for (int rank = 0; rank < world; rank++) {
+			assert_int_equal(ranks[rank].rc, ERR_SHARED);
+			assert_int_equal(ranks[rank].err.status, EXIT_DATA);
+			if (!strstr(ranks[rank].err.text, words))
+				fail_msg("%s", ranks[rank].err.text);
+		}
+	}
+	dataset_close(job.data);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
+		/* First, for the other one leaves threads, which are not there in a fork. */
+		cmocka_unit_test(a_sample_that_cannot_be_read_is_an_error_of_all),
 		cmocka_unit_test(every_sample_counts_once_in_every_world),
 	};
 	return cmocka_run_group_tests(tests, write_tables, files_teardown);
