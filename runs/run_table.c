@@ -207,8 +207,8 @@ static enum verdict take_line(struct run_table *table, json_t *line)
 {
 	const json_t *step = json_object_get(line, "step");
 	size_t row;
-	if (json_is_object(line) && !step)
-		return TAKEN; /* of a kind that a later version writes */
+	if (json_is_object(line) && (!step || json_object_get(line, "sample")))
+		return TAKEN; /* a text, or of a kind that a later version writes */
 	if (!json_is_integer(step) || json_integer_value(step) < 0)
 		return BAD;
 	if (row_of(table, (uint64_t)json_integer_value(step), &row) < 0

@@ -30,8 +30,9 @@ enum flight_phase {
 	/* of programs with libmuster, which have no slots */
 	FLIGHT_FORWARD,
 	FLIGHT_BACKWARD,
-	FLIGHT_STEP, /* the rest of a step */
-	FLIGHT_WORD, /* waits for the words of the other ranks about the step before (muster_word) */
+	FLIGHT_STEP,   /* the rest of a step */
+	FLIGHT_WORD,   /* waits for the words of the other ranks about the step before (muster_word) */
+	FLIGHT_SAMPLE, /* of muster-train: writes a sample text */
 	FLIGHT_PHASES
 };
 

@@ -139,6 +139,7 @@ static const char *const phases[FLIGHT_PHASES] = {
 	[FLIGHT_BACKWARD] = "in the backward pass of",
 	[FLIGHT_STEP] = "in",
 	[FLIGHT_WORD] = "waiting for the other ranks after",
+	[FLIGHT_SAMPLE] = "writing the sample text after",
 };
 
 static void phase_words(const struct flight_view *view, char *out, size_t size)

@@ -190,7 +190,8 @@ EXTRA_DIST += tests/documents.bats tests/site.bats tests/lib/documents.bash
 EXTRA_DIST += tests/gpt2_torch.bats tests/torch_reference.py \
 	tests/batchnorm.bats tests/zero.bats
 
-EXTRA_DIST += tests/eval.bats tests/eval_reference.py tests/generate.bats tests/first_minute.bats
+EXTRA_DIST += tests/eval.bats tests/eval_reference.py tests/sample_text.bats
+EXTRA_DIST += tests/generate.bats tests/first_minute.bats
 EXTRA_DIST += tests/config.bats tests/front.bats tests/report.bats tests/top.bats \
 	tests/lib/events.py \
 	tests/lib/byte_level.py tests/lib/small_tokenizer.py tests/bpe_reference.py

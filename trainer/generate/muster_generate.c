@@ -20,16 +20,15 @@
 #include "common/descriptors.h"
 #include "common/io.h"
 #include "common/number.h"
-#include "text/tokenizer.h"
+#include "trainer/generate/continuation.h"
 #include "trainer/generate/decoder.h"
-#include "trainer/generate/token_choice.h"
+#include "trainer/generate/spelling.h"
 
 #define PROMPT_LIMIT ((size_t)256 << 20)
-#define BYTE_TOKENS 256 /* vocabulary of a model whose tokens are bytes */
 
 struct arguments {
 	const char *model, *prompt, *prompt_file, *tokenizer_path;
-	struct tokenizer *tokenizer; /* NULL: bytes */
+	struct spelling *spelling; /* NULL with --ids */
 	struct token_choice choice;
 	int64_t tokens, count, threads;
 	bool ids, half, quiet;
@@ -192,29 +191,11 @@ static int read_text(const struct arguments *given, char **text, size_t *size, s
 	return read_stdin(text, size, err);
 }
 
-/* A model without a prompt begins as after the end of a text, or of a line. */
-static int32_t first_token(const struct gpt2_config *config)
-{
-	return config->begin >= 0 ? (int32_t)config->begin : config->vocabulary > '\n' ? '\n' : 0;
-}
-
-/* Makes tokens of the prompt as they were made of the training's text. */
 static int encode(const struct arguments *given, char *text, size_t size,
 	const struct gpt2_config *config, struct token_list *prompt, struct err *err)
 {
-	if (given->ids)
-		return parse_ids(text, config, prompt, err);
-	if (given->tokenizer) {
-		struct tokenizer_work *work = tokenizer_work_create(given->tokenizer);
-		const int rc = work ? tokenizer_encode(given->tokenizer, work, text, size, 0, prompt, err)
-							: err_set(err, "prompt: out of memory");
-		tokenizer_work_destroy(work);
-		return rc < 0 ? err_prefix(err, "prompt") : 0;
-	}
-	for (size_t i = 0; i < size; i++)
-		if (add_token(prompt, (unsigned char)text[i], err) < 0)
-			return -1;
-	return 0;
+	return given->ids ? parse_ids(text, config, prompt, err)
+					  : spelling_encode(given->spelling, text, size, prompt, err);
 }
 
 static int read_prompt(const struct arguments *given, const struct gpt2_config *config,
@@ -225,96 +206,34 @@ static int read_prompt(const struct arguments *given, const struct gpt2_config *
 	if (read_text(given, &text, &size, err) < 0
 		|| encode(given, text, size, config, prompt, err) < 0)
 		return -1;
-	return prompt->count ? 0 : add_token(prompt, first_token(config), err);
-}
-
-/* Finds what spells the tokens. A tokenizer may have fewer tokens than the model, which is often
- * padded. */
-static int open_tokenizer(struct arguments *given, const struct gpt2_config *config,
-	struct err *err)
-{
-	AUTO_FREE char *beside = NULL;
-	const char *path = given->tokenizer_path;
-	if (given->ids)
-		return 0;
-	if (!path && asprintf(&beside, "%s/tokenizer.json", given->model) < 0)
-		return err_set(err, "tokenizer: out of memory");
-	if (!path && access(beside, F_OK) == 0)
-		path = beside;
-	if (!path && config->vocabulary == BYTE_TOKENS)
-		return 0;
-	if (!path)
-		return err_fail(err, EXIT_USAGE,
-			"the model's %" PRId64 " tokens are no bytes: give the --tokenizer that made them, or "
-			"--ids and numbers of tokens",
-			config->vocabulary);
-	given->tokenizer = tokenizer_open(path, err);
-	if (!given->tokenizer)
-		return -1;
-	if (tokenizer_vocabulary(given->tokenizer) > config->vocabulary)
-		return err_fail(err, EXIT_USAGE,
-			"tokenizer: %s has %" PRId32 " tokens, and the model only %" PRId64
-			": give the one that made its tokens",
-			path, tokenizer_vocabulary(given->tokenizer), config->vocabulary);
-	return 0;
+	return prompt->count ? 0 : add_token(prompt, continuation_first(config), err);
 }
 
 /* ---- the text ---- */
 
-static int print_token(const struct arguments *given, int32_t token, struct err *err)
+static int print_token(void *arg, int32_t token, struct err *err)
 {
-	size_t size = 1;
-	const char byte = (char)token, *bytes = &byte;
+	const struct arguments *given = arg;
+	size_t size;
+	const char *bytes = given->ids ? NULL : spelling_bytes(given->spelling, token, &size);
 	if (given->ids)
 		printf("%" PRId32 " ", token);
-	else if (given->tokenizer)
-		bytes = tokenizer_bytes(given->tokenizer, token, &size);
-	if (!given->ids && bytes)
+	else if (bytes)
 		fwrite(bytes, 1, size, stdout);
 	return io_flush_output(err);
 }
 
-/* Feeds the last ones of all tokens that fit. Where the context is full, the older half of it is
- * forgotten. */
-static int feed(struct decoder *decoder, const struct token_list *all, size_t fed, float *logits,
-	struct err *err)
+static int write_text(struct arguments *given, struct decoder *decoder, struct token_list *tokens,
+	uint32_t sequence, struct err *err)
 {
-	const size_t context = (size_t)decoder_config(decoder)->context;
-	size_t from = fed;
-	if (all->count - fed > context - decoder_length(decoder)) {
-		decoder_rewind(decoder, 0);
-		from = all->count - (context + 1) / 2;
-	}
-	return decoder_feed(decoder, all->ids + from, all->count - from, logits, err);
-}
-
-static int write_text(const struct arguments *given, struct decoder *decoder,
-	struct token_list *tokens, uint32_t sequence, struct err *err)
-{
-	const size_t vocabulary = (size_t)decoder_config(decoder)->vocabulary;
-	AUTO_FREE float *logits = malloc(vocabulary * sizeof *logits);
-	AUTO_FREE int32_t *order = malloc(vocabulary * sizeof *order);
 	const size_t prompt = tokens->count;
-	size_t fed = 0;
-	if (!logits || !order)
-		return err_set(err, "out of memory");
-	decoder_rewind(decoder, 0);
 	for (size_t i = 0; (given->prompt || given->prompt_file) && i < prompt; i++)
 		if (print_token(given, tokens->ids[i], err) < 0)
 			return -1;
-	while (tokens->count < prompt + (size_t)given->tokens) {
-		if (feed(decoder, tokens, fed, logits, err) < 0)
-			return -1;
-		fed = tokens->count;
-		const int32_t token =
-			token_choose(&given->choice, logits, vocabulary, sequence, tokens->count, order);
-		if (token < 0)
-			return err_fail(err, EXIT_DATA, "the model's logits are not numbers");
-		if (token == decoder_config(decoder)->end)
-			break;
-		if (print_token(given, token, err) < 0 || add_token(tokens, token, err) < 0)
-			return -1;
-	}
+	if (continuation_write(decoder, &given->choice, sequence, tokens, (size_t)given->tokens,
+			print_token, given, err)
+		< 0)
+		return -1;
 	putchar('\n');
 	tokens->count = prompt;
 	return 0;
@@ -323,9 +242,11 @@ static int write_text(const struct arguments *given, struct decoder *decoder,
 static int generate(struct arguments *given, struct decoder *decoder, struct err *err)
 {
 	struct token_list tokens = { 0 };
-	int rc = open_tokenizer(given, decoder_config(decoder), err);
-	if (rc == 0)
-		rc = read_prompt(given, decoder_config(decoder), &tokens, err);
+	const struct gpt2_config *config = decoder_config(decoder);
+	if (!given->ids)
+		given->spelling = spelling_open(given->tokenizer_path, given->model, config->vocabulary,
+			", or --ids and numbers of tokens", err);
+	int rc = given->ids || given->spelling ? read_prompt(given, config, &tokens, err) : -1;
 	const double began = clock_now();
 	for (int64_t i = 0; rc == 0 && i < given->count; i++)
 		rc = write_text(given, decoder, &tokens, (uint32_t)i, err);
@@ -336,7 +257,7 @@ static int generate(struct arguments *given, struct decoder *decoder, struct err
 			(double)(given->tokens * given->count) / seconds,
 			(double)decoder_weight_bytes(decoder) * 1e-6);
 	free(tokens.ids);
-	tokenizer_close(given->tokenizer);
+	spelling_close(given->spelling);
 	return rc < 0 ? -1 : io_flush_output(err);
 }
 

@@ -3,7 +3,17 @@
  * gaps. */
 #include "trainer/run/arena_source.h"
 
+#include <stdlib.h>
+#include <string.h>
+
 #include "common/auto.h"
+
+struct arena_source {
+	struct model_source source; /* must be the first member */
+	const struct tensor_table *table;
+	struct device *device;
+	const float *arena;
+};
 
 struct model_config arena_source_model(const struct gpt2_config *config)
 {
@@ -40,4 +50,40 @@ int arena_source_fill(struct model_source *source, const struct tensor_table *ta
 			return -1;
 	}
 	return 0;
+}
+
+static int read_tensor(struct model_source *source, const struct gpt2_tensor *tensor, float *out,
+	struct err *err)
+{
+	const struct arena_source *from = (const struct arena_source *)source;
+	const struct tensor *row = find(from->table, tensor, err);
+	if (!row)
+		return -1;
+	const size_t bytes = row->count * sizeof *out;
+	if (!device_has_memory(from->device)) {
+		memcpy(out, from->arena + row->offset, bytes);
+		return 0;
+	}
+	from->device->copy_out(from->device, out, from->arena + row->offset, bytes);
+	return device_check(from->device, err);
+}
+
+static void close_source(struct model_source *source)
+{
+	free(source);
+}
+
+struct model_source *arena_source_open(const struct gpt2_config *config,
+	const struct tensor_table *table, struct device *device, const float *arena)
+{
+	struct arena_source *from = malloc(sizeof *from);
+	if (!from)
+		return NULL;
+	*from = (struct arena_source) {
+		.source = { .config = *config, .read = read_tensor, .close = close_source },
+		.table = table,
+		.device = device,
+		.arena = arena
+	};
+	return &from->source;
 }

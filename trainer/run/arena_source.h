@@ -16,4 +16,9 @@ struct model_config arena_source_model(const struct gpt2_config *config);
 int arena_source_fill(struct model_source *source, const struct tensor_table *table, float *arena,
 	struct err *err);
 
+/* Hands on the weights of an arena in the device's memory, which must stay as they are until the
+ * source is closed. NULL when out of memory. */
+struct model_source *arena_source_open(const struct gpt2_config *config,
+	const struct tensor_table *table, struct device *device, const float *arena);
+
 #endif

@@ -1,10 +1,14 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Appends the lines of the metrics. A line is kept in memory until it is written whole, so that a
  * full disk costs no line once there is room again. */
+#include "config.h"
+
 #include "trainer/run/metrics.h"
 
 #include <errno.h>
 #include <fcntl.h>
+#include <inttypes.h>
+#include <jansson.h>
 #include <math.h>
 #include <pthread.h>
 #include <stdio.h>
@@ -12,6 +16,7 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "common/auto.h"
 #include "common/bytes.h"
 #include "common/clock.h"
 #include "common/io.h"
@@ -128,6 +133,21 @@ int metrics_validation(struct metrics *metrics, uint64_t step, float loss, struc
 		"\"%s\"}\n",
 		(unsigned long long)step, number(loss, text), bytes_of_float(loss),
 		clock_iso8601(clock_wall(), time, sizeof time));
+	return append(metrics, line, err);
+}
+
+int metrics_sample(struct metrics *metrics, uint64_t step, const char *text, struct err *err)
+{
+	char time[32];
+	AUTO_FREE char *line = NULL;
+	json_t *value = json_string(text);
+	AUTO_FREE char *quoted = json_dumps(value, JSON_ENCODE_ANY);
+	json_decref(value);
+	if (!quoted
+		|| asprintf(&line, "{\"step\": %" PRIu64 ", \"sample\": %s, \"time\": \"%s\"}\n", step,
+			   quoted, clock_iso8601(clock_wall(), time, sizeof time))
+			< 0)
+		return err_set(err, "metrics: out of memory");
 	return append(metrics, line, err);
 }
 

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Writes metrics-N.jsonl, one JSON object a line for each step, validation and checkpoint of the
- * directory's attempt N. Written by rank 0, flushed after each step. */
+/* Writes metrics-N.jsonl, one JSON object a line for each step, validation, sample text and
+ * checkpoint of the directory's attempt N. Written by rank 0, flushed after each step. */
 #ifndef MUSTER_METRICS_H
 #define MUSTER_METRICS_H
 
@@ -31,6 +31,8 @@ struct metrics *metrics_open(int dirfd, int attempt, struct err *err);
 int metrics_step(struct metrics *metrics, const struct metrics_step *step, struct err *err);
 int metrics_checkpoint(struct metrics *metrics, const struct save_result *saved, struct err *err);
 int metrics_validation(struct metrics *metrics, uint64_t step, float loss, struct err *err);
+/* `text` is UTF-8. */
+int metrics_sample(struct metrics *metrics, uint64_t step, const char *text, struct err *err);
 
 /* Makes the lines durable; called before each save, so that no step up to a checkpoint lacks its
  * line. May be called from another thread, and then only that thread waits for the disk. */

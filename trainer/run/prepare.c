@@ -208,6 +208,9 @@ static int build_model(struct run *run, struct err *err)
 		&& !(run->validation = validation_create(run->validation_data, run->model, run->comm,
 				 validation_samples(run), (int)settings->microbatch, run_vocabulary(run), err)))
 		return -1;
+	if (settings->sample_every && run->ident.rank == 0
+		&& !(run->sample_text = sample_text_open(settings, run->model, err)))
+		return -1;
 	return 0;
 }
 

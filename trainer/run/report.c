@@ -215,3 +215,10 @@ void report_validation(const struct run *run, uint64_t step, float loss)
 		step, (long long)run->settings.steps, (double)loss);
 	fflush(stdout);
 }
+
+void report_sample(const struct run *run, uint64_t step, const char *text)
+{
+	printf("step %*" PRIu64 "/%lld  sample: %s\n", digits((uint64_t)run->settings.steps), step,
+		(long long)run->settings.steps, text);
+	fflush(stdout);
+}

@@ -11,5 +11,6 @@
 int report_start(const struct run *run, struct err *err);
 void report_step(const struct run *run, const struct metrics_step *step);
 void report_validation(const struct run *run, uint64_t step, float loss);
+void report_sample(const struct run *run, uint64_t step, const char *text);
 
 #endif

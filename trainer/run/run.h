@@ -19,6 +19,7 @@
 #include "trainer/ops/gpu.h"
 #include "trainer/ops/ops.h"
 #include "trainer/run/metrics.h"
+#include "trainer/run/sample_text.h"
 #include "trainer/run/save_scheduler.h"
 #include "trainer/run/settings.h"
 #include "trainer/run/tensorboard.h"
@@ -53,6 +54,8 @@ struct run {
 	json_t *numerics;
 	struct trace_file *trace_file; /* NULL without --trace */
 	struct trace *trace;
+
+	struct sample_text *sample_text; /* only on rank 0 with --sample-every, else NULL */
 
 	/* only on rank 0 with --ckpt-dir, else NULL */
 	struct folder *folder;

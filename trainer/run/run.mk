@@ -14,6 +14,7 @@ libtrainer_a_SOURCES += \
 	trainer/run/resume.c trainer/run/resume.h \
 	trainer/run/run.h \
 	trainer/run/async_savers.c trainer/run/async_savers.h \
+	trainer/run/sample_text.c trainer/run/sample_text.h \
 	trainer/run/settings.c trainer/run/settings.h \
 	trainer/run/flight_report.c trainer/run/flight_report.h \
 	trainer/run/tensorboard.c trainer/run/tensorboard.h \

@@ -148,6 +148,17 @@ static const struct opt table[] = {
 		.group = "Validation:", .help = "steps between validation losses; 0: none" },
 	COUNT("validate-batches", OPT_OPERATION, validate_batches, "0", 0, 1e12,
 		"global batches of validation data that are used; 0: all"),
+	{ "sample-every", OPT_OPERATION, OPT_COUNT, AT(sample_every), "0", 0, 9e15, .argument = "N",
+		.mode = "gpt2",
+		.help = "gpt2: steps between lines of text that the model writes as far as it is trained; "
+				"0: none" },
+	{ "sample-prompt", OPT_OPERATION, OPT_TEXT, AT(sample_prompt), .argument = "TEXT",
+		.mode = "gpt2", .help = "gpt2: what these lines go on from; else a new line" },
+	{ "sample-tokens", OPT_OPERATION, OPT_COUNT, AT(sample_tokens), "64", 1, 65536, .argument = "N",
+		.mode = "gpt2", .help = "gpt2: tokens that are added to it" },
+	{ "tokenizer", OPT_OPERATION, OPT_TEXT, AT(tokenizer), .argument = "FILE", .mode = "gpt2",
+		.help = "gpt2: the tokenizer.json that made the tokens of the data, for these lines; else "
+				"the one in --ckpt-dir; else tokens are bytes" },
 
 	{ "reduction", OPT_OPERATION, OPT_CHOICE, AT(reduction), "canonical",
 		.choices = "canonical|native", .group = "Operation:",
@@ -365,6 +376,18 @@ static int check_trace(struct settings *settings, struct err *err)
 	return 0;
 }
 
+/* Options of the lines of text without which there are none. */
+static int check_sample(const struct settings *settings, const bool *given, struct err *err)
+{
+	static const char *const parts[] = { "sample-prompt", "sample-tokens", "tokenizer" };
+	for (size_t i = 0; i < sizeof parts / sizeof parts[0] && !settings->sample_every; i++)
+		if (given[opt_find(table, parts[i])])
+			return err_fail(err, EXIT_USAGE,
+				"--%s is for the text that --sample-every writes: give that too, or leave it out",
+				parts[i]);
+	return 0;
+}
+
 static int check_reduction(const struct settings *settings, struct err *err)
 {
 	if (settings->grad_dtype == GRAD_BF16 && settings->reduction != REDUCTION_NATIVE)
@@ -393,7 +416,8 @@ static int check_zero(struct settings *settings, const bool *given, struct err *
 /* Refuses options that need a trained model where a step is only measured. */
 static int check_comm(struct settings *settings, const bool *given, struct err *err)
 {
-	static const char *const senseless[] = { "ckpt-dir", "validate-every", "check-replicas" };
+	static const char *const senseless[] = { "ckpt-dir", "validate-every", "check-replicas",
+		"sample-every" };
 	const char *word = settings->comm == DDP_COMM_NONE ? "none" : "replay";
 	if (settings->comm == DDP_COMM_REAL)
 		return 0;
@@ -413,7 +437,8 @@ static int check(struct settings *settings, const bool *given, struct err *err)
 		|| derive_slots(settings, err) < 0 || check_schedule(settings, err) < 0
 		|| check_change(settings, err) < 0 || check_checkpoints(settings, err) < 0
 		|| check_reduction(settings, err) < 0 || check_trace(settings, err) < 0
-		|| check_zero(settings, given, err) < 0 || check_comm(settings, given, err) < 0)
+		|| check_sample(settings, given, err) < 0 || check_zero(settings, given, err) < 0
+		|| check_comm(settings, given, err) < 0)
 		return -1;
 #ifndef HAVE_CUBLAS
 	if (settings->device == DEVICE_CUDA)

@@ -7,6 +7,7 @@
 #include <math.h>
 #include <string.h>
 
+#include "common/auto.h"
 #include "common/clock.h"
 #include "common/log.h"
 #include "common/notice.h"
@@ -329,6 +330,19 @@ static void advise(struct loop *loop, const struct metrics_step *line)
 		log_info("%s", text);
 }
 
+static bool sample_is_due(const struct settings *settings, uint64_t step)
+{
+	return settings->sample_every && step > 0 && step % (uint64_t)settings->sample_every == 0;
+}
+
+/* A step after a sample text is not judged, since the other ranks waited for it. */
+static void judge_step(struct loop *loop, const struct metrics_step *line)
+{
+	if (!sample_is_due(&loop->run->settings, line->step - 1))
+		scaling_hint_step(&loop->hint, line->milliseconds * 1e-3, line->exposed,
+			line->communication);
+}
+
 static void tell_step(struct loop *loop, uint64_t step, double seconds)
 {
 	struct run *run = loop->run;
@@ -348,12 +362,12 @@ static void tell_step(struct loop *loop, uint64_t step, double seconds)
 		.use = device_use(run, (double)loop->result.valid / seconds),
 	};
 	if (run->ident.rank != 0) {
-		scaling_hint_step(&loop->hint, seconds, line.exposed, line.communication);
+		judge_step(loop, &line);
 		return;
 	}
 	report_step(run, &line);
 	advise(loop, &line); /* from what the ranks told in this step of earlier steps */
-	scaling_hint_step(&loop->hint, seconds, line.exposed, line.communication);
+	judge_step(loop, &line);
 	if (!run->folder)
 		return;
 	note_metrics(run, metrics_step(run->metrics, &line, &err), &err);
@@ -407,6 +421,27 @@ static int validate(struct run *run, uint64_t step, double *loss, struct err *er
 	return 0;
 }
 
+/* On rank 0, while the others wait. A text that can't be written ends no training. */
+static void write_sample(struct run *run, uint64_t step)
+{
+	AUTO_FREE char *line = NULL;
+	struct err err;
+	if (!run->sample_text || !sample_is_due(&run->settings, step))
+		return;
+	double begin = trace_begin(run->trace);
+	flight_begin(run->flight, FLIGHT_SAMPLE, step, -1);
+	const int rc = sample_text_write(run->sample_text, run->ops->device, state_master(&run->state),
+		&line, &err);
+	trace_end(run->trace, begin, "sample text");
+	if (rc < 0) {
+		log_warn("step %" PRIu64 ": no sample text: %s; the training goes on", step, err.text);
+		return;
+	}
+	report_sample(run, step, line);
+	if (run->metrics)
+		note_metrics(run, metrics_sample(run->metrics, step, line, &err), &err);
+}
+
 void train_loop_take_saves(struct run *run)
 {
 	struct save_result saved;
@@ -446,7 +481,8 @@ static int complete_weights(struct loop *loop, uint64_t step, struct err *err)
 	bool last = step == (uint64_t)run->settings.steps || loop->result.stop;
 	bool narrowed = run->settings.zero
 		&& device_has_memory(run->ops->device); /* passes read a cast of all weights */
-	if (!last && !narrowed && !loop->result.save && !validation_is_due(run, step))
+	if (!last && !narrowed && !loop->result.save && !validation_is_due(run, step)
+		&& !sample_is_due(&run->settings, step))
 		return 0;
 	if (ddp_whole(run->ddp, &loop->result.exposed, err) < 0)
 		return -1;
@@ -499,10 +535,13 @@ static int one_step(struct loop *loop, uint64_t step, struct err *err)
 	loop->after_save = false;
 	train_loop_take_saves(loop->run);
 	rc = check_finite(loop, step, err);
-	/* A notice leaves little time: the next attempt does this step's validation when it starts. */
+	/* A notice leaves little time: the next attempt does this step's validation and sample text
+	 * when it starts. */
 	bool stopping = loop->result.stop && step < (uint64_t)run->settings.steps;
 	if (rc == 0 && !stopping)
 		rc = validate(run, step, &loop->validation_loss, err);
+	if (rc == 0 && !stopping)
+		write_sample(run, step);
 	if (rc == 0 && !stopping && loop->result.save)
 		save(loop);
 	if (rc == 0 && !stopping)
@@ -521,6 +560,7 @@ int train_loop(struct run *run, struct train_end *end, struct err *err)
 	int rc = validate(run, run->state.step, &loop.validation_loss, err);
 	if (rc < 0)
 		return rc;
+	write_sample(run, run->state.step);
 	loop.feed = start_feed(run, err);
 	if (!loop.feed)
 		return -1;

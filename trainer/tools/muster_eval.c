@@ -20,11 +20,10 @@
 #include "common/io.h"
 #include "common/number.h"
 #include "common/progress.h"
+#include "trainer/generate/spelling.h"
 #include "trainer/run/arena_source.h"
 #include "trainer/run/threads.h"
 #include "trainer/run/validate.h"
-
-#define BYTE_TOKENS 256 /* vocabulary of a model whose tokens are bytes */
 
 struct arguments {
 	const char *model, *isa;
@@ -197,7 +196,7 @@ static uint64_t left_out(const struct eval *e)
 
 static bool tokens_are_bytes(const struct eval *e)
 {
-	return e->source->config.vocabulary == BYTE_TOKENS;
+	return e->source->config.vocabulary == SPELLING_BYTES;
 }
 
 static int print_text(const struct eval *e, struct err *err)

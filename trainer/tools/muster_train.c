@@ -168,6 +168,7 @@ static void release(struct run *run, bool orderly)
 		return; /* a broken communicator's threads may be anywhere; the exit of the process ends
 				   them */
 	validation_destroy(run->validation);
+	sample_text_close(run->sample_text);
 	ddp_destroy(run->ddp);
 	comm_close(run->comm);
 	flight_file_remove(&run->flight_file);

@@ -42,6 +42,8 @@ static void values_of_all_kinds_become_cells(void **state)
 		"\"2026-01-01T00:00:09.000Z\"}\n"
 		"{\"step\": 5, \"checkpoint\": {\"stall\": 0.25, \"bytes\": 1000, \"by\": \"x\"}, "
 		"\"time\": \"2026-01-01T00:00:11.000Z\"}\n"
+		"{\"step\": 5, \"sample\": \"a text\", \"time\": \"2026-01-01T00:00:12.000Z\"}\n"
+		"{\"step\": 6, \"sample\": \"of a step that is no row\"}\n"
 		"{\"hardware\": {\"processors\": 2}}\n");
 	assert_int_equal(table.count, 1);
 	assert_int_equal(table.bad_line, 0);

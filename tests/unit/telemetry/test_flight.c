@@ -133,6 +133,7 @@ static void each_phase_has_its_words(void **state)
 		{ FLIGHT_BACKWARD, -1, "in the backward pass of step 5" },
 		{ FLIGHT_STEP, -1, "in step 5" },
 		{ FLIGHT_WORD, -1, "waiting for the other ranks after step 5" },
+		{ FLIGHT_SAMPLE, -1, "writing the sample text after step 5" },
 	};
 	struct flight_recorder *flight = create();
 	assert_int_equal(known[sizeof known / sizeof known[0] - 1].phase, FLIGHT_PHASES - 1);

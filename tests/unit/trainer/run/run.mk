@@ -21,6 +21,14 @@ tests_unit_test_estimate_LDADD = $(trainer_LIBS) $(CMOCKA_LIBS)
 unit_tests += tests/unit/test_scaling_hint
 tests_unit_test_scaling_hint_SOURCES = tests/unit/trainer/run/test_scaling_hint.c
 tests_unit_test_scaling_hint_LDADD = $(trainer_LIBS) $(CMOCKA_LIBS)
+unit_tests += tests/unit/test_arena_source
+tests_unit_test_arena_source_SOURCES = tests/unit/trainer/run/test_arena_source.c \
+	tests/fakes/device_memory_ops.c tests/fakes/device_memory_ops.h
+tests_unit_test_arena_source_LDADD = $(trainer_LIBS) libcheckpoint.la $(CMOCKA_LIBS)
+unit_tests += tests/unit/test_sample_text
+tests_unit_test_sample_text_SOURCES = tests/unit/trainer/run/test_sample_text.c \
+	tests/fakes/device_memory_ops.c tests/fakes/device_memory_ops.h
+tests_unit_test_sample_text_LDADD = $(trainer_LIBS) libcheckpoint.la $(CMOCKA_LIBS)
 unit_tests += tests/unit/test_validate
 tests_unit_test_validate_SOURCES = tests/unit/trainer/run/test_validate.c \
 	tests/unit/trainer/model/model_fixture.c tests/unit/trainer/model/model_fixture.h \

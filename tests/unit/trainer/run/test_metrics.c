@@ -72,6 +72,9 @@ static void attempt(int dirfd, int number, uint64_t first, uint64_t last)
 			assert_int_equal(metrics_checkpoint(metrics, &saved, &err), 0);
 		if (step % 5 == 0)
 			assert_int_equal(metrics_validation(metrics, step, loss_at(step) + 1, &err), 0);
+		/* Nor are texts, with whatever they have in them. */
+		if (step % 7 == 0)
+			assert_int_equal(metrics_sample(metrics, step, "\"\\n }, \"step\": 9é\n", &err), 0);
 	}
 	assert_int_equal(metrics_sync(metrics, &err), 0);
 	metrics_close(metrics);

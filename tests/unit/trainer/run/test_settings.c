@@ -69,6 +69,10 @@ static void bad_combinations_name_the_flag(void **state)
 	refused("--data x --model mlp", "--labels");
 	refused("--data x --model mlp --labels y --layers 3", "--layers belongs to --model gpt2");
 	refused("--data x --validate-every 5", "--validation-data");
+	refused("--data x --sample-tokens 5", "--sample-tokens is for the text that --sample-every");
+	refused("--data x --tokenizer t", "--tokenizer is for the text that --sample-every writes");
+	refused("--data x --model mlp --labels y --sample-every 5", "--sample-every belongs to");
+	refused("--data x --comm none --sample-every 5", "there is nothing for --sample-every");
 	refused("--data x --trace-steps 3-5", "--trace-steps 3-5 has no file: give --trace FILE");
 	for (int i = 0; i < 8; i++) {
 		static const char *const bad[] = { "5-3", "0-3", "-3", "3-", "3-x", "3-4-5", "x",
