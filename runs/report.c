@@ -103,6 +103,18 @@ static json_t *series_json(const struct run *run)
 	return object;
 }
 
+/* Of many sample texts every n-th, and the last one. */
+static json_t *samples_json(const struct run_table *curve)
+{
+	const size_t count = json_array_size(curve->samples);
+	const size_t apart = (count + REPORT_SAMPLES - 1) / REPORT_SAMPLES;
+	json_t *samples = json_array();
+	for (size_t i = 0; i < count; i++)
+		if ((count - 1 - i) % apart == 0)
+			json_array_append(samples, json_array_get(curve->samples, i));
+	return samples;
+}
+
 /* ---- attempts ---- */
 
 static json_t *saves_json(const struct run *run, size_t n)
@@ -198,12 +210,13 @@ static json_t *run_json(const struct run *runs, size_t count, size_t i)
 	json_t *attempts = json_array();
 	for (size_t n = 0; n < run->attempts; n++)
 		json_array_append_new(attempts, attempt_json(run, n));
-	return json_pack("{s:s, s:s, s:f, s:I, s:o, s:{s:o, s:o, s:o}, s:o, s:o, s:O?, s:O?}", "name",
-		name_of(runs, count, i), "path", run->dir.path, "began", run->rows[0].began, "steps",
-		(json_int_t)steps_of(run), "time", time_json(run), "medians", "tokens_per_second",
+	return json_pack("{s:s, s:s, s:f, s:I, s:o, s:{s:o, s:o, s:o}, s:o, s:o, s:o, s:O?, s:O?}",
+		"name", name_of(runs, count, i), "path", run->dir.path, "began", run->rows[0].began,
+		"steps", (json_int_t)steps_of(run), "time", time_json(run), "medians", "tokens_per_second",
 		median(&run->curve, "tokens_per_second"), "milliseconds",
 		median(&run->curve, "milliseconds"), "mfu", median(&run->curve, "mfu"), "attempts",
-		attempts, "series", series_json(run), "config", run->config, "numerics", run->numerics);
+		attempts, "series", series_json(run), "samples", samples_json(&run->curve), "config",
+		run->config, "numerics", run->numerics);
 }
 
 /* ---- several runs ---- */

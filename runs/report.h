@@ -13,6 +13,7 @@
 
 /* Points that a series keeps at most: the least and the greatest value of each stretch. */
 #define REPORT_POINTS 4000
+#define REPORT_SAMPLES 100 /* sample texts of a run at most */
 
 /* Makes
  *

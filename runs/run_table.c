@@ -120,6 +120,7 @@ void run_table_clear(struct run_table *table)
 	for (int c = 0; c < table->width; c++)
 		free(table->columns[c].values);
 	free(table->steps);
+	json_decref(table->samples);
 	*table = (struct run_table) { 0 };
 }
 
@@ -134,6 +135,38 @@ double run_table_median(double *values, size_t count)
 		return NAN;
 	qsort(values, count, sizeof *values, compare_doubles);
 	return (values[(count - 1) / 2] + values[count / 2]) / 2;
+}
+
+/* ---- sample texts ---- */
+
+static uint64_t sample_step(const struct run_table *table, size_t index)
+{
+	return (uint64_t)json_integer_value(json_array_get(json_array_get(table->samples, index), 0));
+}
+
+/* The text takes the place of those of its step and of later ones, which are done again. */
+static int put_sample(struct run_table *table, uint64_t step, json_t *text)
+{
+	if (!json_is_string(text))
+		return 0;
+	if (!table->samples && !(table->samples = json_array()))
+		return -1;
+	for (size_t count;
+		 (count = json_array_size(table->samples)) > 0 && sample_step(table, count - 1) >= step;)
+		json_array_remove(table->samples, count - 1);
+	return json_array_append_new(table->samples, json_pack("[I, O]", (json_int_t)step, text));
+}
+
+static int merge_samples(struct run_table *into, const struct run_table *from)
+{
+	size_t i;
+	json_t *sample;
+	json_array_foreach(from->samples, i, sample)
+	{
+		if (put_sample(into, sample_step(from, i), json_array_get(sample, 1)) < 0)
+			return -1;
+	}
+	return 0;
 }
 
 /* ---- lines ---- */
@@ -206,11 +239,14 @@ enum verdict { TAKEN, BAD, NO_MEMORY };
 static enum verdict take_line(struct run_table *table, json_t *line)
 {
 	const json_t *step = json_object_get(line, "step");
+	json_t *text = json_object_get(line, "sample");
 	size_t row;
-	if (json_is_object(line) && (!step || json_object_get(line, "sample")))
-		return TAKEN; /* a text, or of a kind that a later version writes */
+	if (json_is_object(line) && !step)
+		return TAKEN; /* of a kind that a later version writes */
 	if (!json_is_integer(step) || json_integer_value(step) < 0)
 		return BAD;
+	if (text) /* no row */
+		return put_sample(table, (uint64_t)json_integer_value(step), text) < 0 ? NO_MEMORY : TAKEN;
 	if (row_of(table, (uint64_t)json_integer_value(step), &row) < 0
 		|| put_members(table, row, line) < 0)
 		return NO_MEMORY;
@@ -319,6 +355,8 @@ static void drop_redone(struct run_table *into, const struct run_table *from)
 int run_table_merge(struct run_table *into, const struct run_table *from, struct err *err)
 {
 	drop_redone(into, from);
+	if (merge_samples(into, from) < 0)
+		return err_set(err, "metrics: out of memory");
 	for (size_t i = 0; i < from->count; i++) {
 		size_t row;
 		if (row_of(into, from->steps[i], &row) < 0)

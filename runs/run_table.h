@@ -5,6 +5,7 @@
 #ifndef MUSTER_RUN_TABLE_H
 #define MUSTER_RUN_TABLE_H
 
+#include <jansson.h>
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
@@ -29,6 +30,7 @@ struct run_table {
 	size_t count, room;
 	struct run_column columns[RUN_TABLE_COLUMNS];
 	int width;
+	json_t *samples; /* [step, text] of each sample text, ascending; NULL: there is none */
 	double time;     /* of the last line, seconds since the epoch; 0: not known */
 	size_t bad_line; /* the first line that is no object with a step or without one; 0: there is
 						none. A torn last line does not count. */

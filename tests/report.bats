@@ -29,6 +29,7 @@ with open("<b>own/metrics-0.jsonl", "w") as out:
     for step in range(1, 9):
         print(json.dumps({"step": step, "<i>accuracy</i>": step / 8, "milliseconds": 500,
             "time": f"2026-01-01T00:00:{step:02}.000Z"}), file=out)
+    print(json.dumps({"step": 8, "sample": "</script><u>The</u> model\\n"}), file=out)
 END
 }
 
@@ -150,6 +151,7 @@ END
     words own.dom | tee own.words
     grep -q '^<b>own has done 8 steps in 1 attempt' own.words
     grep -qx '<i>accuracy</i>' own.words
+    grep -qxF '</script><u>The</u> model\n' own.words
     grep -qF "<script>document.title = 'taken'</script>" own.words
     grep -qF '<title>The run in &lt;b&gt;own</title>' own.dom
 }

@@ -202,6 +202,13 @@ function attemptsTable(run) {
       "and the next attempt's time to its first step."));
 }
 
+function samples(run) {
+  const rows = run.samples.map(([step, text]) => ({ cells: [step.toLocaleString("en"), text] }));
+  return rows.length === 0 ? null : element("details", rows.length < 12 ? { open: "" } : {},
+    element("summary", {}, `What ${run.name} wrote while it was trained`),
+    table([{ text: "step", numeric: true }, { text: "text" }], rows));
+}
+
 // ---- where the time went ----
 
 function times() {
@@ -440,6 +447,10 @@ function page() {
   for (const run of runs) main.append(element("p", { class: "story" }, story(run)), tiles(run));
   if (runs.length > 1) main.append(differences());
   main.append(timeline(), ...runs.map(attemptsTable), times(), charts());
+  const written = runs.map(samples).filter(Boolean);
+  if (written.length)
+    main.append(element("section", { id: "samples" }, element("h2", {}, "Sample texts"),
+      ...written));
   const tables = [
     settings("Configuration", "As the newest checkpoint has it.", "config"),
     settings("What the bits depend on", "Beside the configuration: where these are equal, so " +

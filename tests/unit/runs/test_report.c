@@ -131,6 +131,32 @@ static void long_series_keep_their_extremes(void **state)
 	run_close(&run);
 }
 
+/* Few sample texts are all there, of many some, and always the last. */
+static void sample_texts_are_told(void **state)
+{
+	(void)state;
+	record("start", 0, 0, -1, "");
+	for (int step = 1, written = 0; step <= 250; step += step == REPORT_SAMPLES ? 1 : 99) {
+		FILE *file = open_file("metrics-0.jsonl");
+		while (++written < step)
+			fprintf(file, "{\"step\": %d, \"sample\": \"text %d\"}\n", written, written);
+		fprintf(file, "{\"step\": %d, \"sample\": \"<b>\"}\n", step);
+		fclose(file);
+		struct run run = read_run();
+		json_t *report = report_json(&run, 1, "");
+		const json_t *samples = at(report, 0, "samples");
+		const size_t count = json_array_size(samples);
+		const json_t *last = json_array_get(samples, count - 1);
+		if (step <= REPORT_SAMPLES)
+			assert_int_equal(count, step);
+		assert_in_range(count, 1, REPORT_SAMPLES);
+		assert_int_equal(json_integer_value(json_array_get(last, 0)), step);
+		assert_string_equal(json_string_value(json_array_get(last, 1)), "<b>");
+		json_decref(report);
+		run_close(&run);
+	}
+}
+
 static void runs_are_compared_bit_by_bit(void **state)
 {
 	(void)state;
@@ -184,6 +210,7 @@ int main(void)
 		cmocka_unit_test_setup_teardown(the_report_says_what_happened, make_folder, remove_folder),
 		cmocka_unit_test_setup_teardown(long_series_keep_their_extremes, make_folder,
 			remove_folder),
+		cmocka_unit_test_setup_teardown(sample_texts_are_told, make_folder, remove_folder),
 		cmocka_unit_test_setup_teardown(runs_are_compared_bit_by_bit, make_folder, remove_folder),
 		cmocka_unit_test_setup_teardown(a_folder_without_attempts_is_refused, make_folder,
 			remove_folder),

@@ -31,6 +31,13 @@ static void cell(const struct run_table *table, size_t row, const char *name, do
 		fail_msg("row %zu, %s: %g, not %g", row, name, value, expected);
 }
 
+static void assert_samples(const struct run_table *table, const char *json)
+{
+	char *text = json_dumps(table->samples, JSON_COMPACT);
+	assert_string_equal(text, json);
+	free(text);
+}
+
 static void values_of_all_kinds_become_cells(void **state)
 {
 	(void)state;
@@ -62,6 +69,7 @@ static void values_of_all_kinds_become_cells(void **state)
 	cell(&table, 0, "checkpoint.by", NAN);
 	cell(&table, 0, "checkpoint.time", START + 11);
 	assert_true(table.time == START + 11);
+	assert_samples(&table, "[[5,\"a text\"],[6,\"of a step that is no row\"]]");
 	run_table_clear(&table);
 }
 
@@ -150,6 +158,30 @@ static void rows_done_again_replace_those_before(void **state)
 	run_table_clear(&curve);
 }
 
+/* An attempt repeats the text of the step at which it resumes. */
+static void texts_done_again_replace_those_before(void **state)
+{
+	struct err err;
+	struct run_table first = parse("{\"step\": 10, \"sample\": \"a\"}\n"
+								   "{\"step\": 20, \"sample\": \"b\"}\n"
+								   "{\"step\": 30, \"sample\": 3}\n"
+								   "{\"step\": 30, \"sample\": \"c\"}\n");
+	struct run_table second = parse("{\"step\": 20, \"sample\": \"B\"}\n"
+									"{\"step\": 25, \"sample\": \"d\"}\n");
+	struct run_table none = parse(""), curve = { 0 };
+	(void)state;
+	assert_int_equal(first.count, 0);
+	assert_int_equal(run_table_merge(&curve, &first, &err), 0);
+	assert_int_equal(run_table_merge(&curve, &none, &err), 0);
+	assert_samples(&curve, "[[10,\"a\"],[20,\"b\"],[30,\"c\"]]");
+	assert_int_equal(run_table_merge(&curve, &second, &err), 0);
+	assert_samples(&curve, "[[10,\"a\"],[20,\"B\"],[25,\"d\"]]");
+	run_table_clear(&first);
+	run_table_clear(&second);
+	run_table_clear(&none);
+	run_table_clear(&curve);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -158,6 +190,7 @@ int main(void)
 		cmocka_unit_test(the_first_bad_line_is_told_and_passed_over),
 		cmocka_unit_test(keys_beyond_the_limits_are_left_out),
 		cmocka_unit_test(rows_done_again_replace_those_before),
+		cmocka_unit_test(texts_done_again_replace_those_before),
 	};
 	return cmocka_run_group_tests(tests, NULL, NULL);
 }
