@@ -49,7 +49,7 @@ links() {
 }
 
 @test "every option of a program that they name is known to it" {
-    for program in muster-train muster-tokens muster-generate muster-doctor; do
+    for program in muster-train muster-tokens muster-generate muster-eval muster-doctor; do
         for option in $(all_commands | grep -o "\b$program .*" | grep -o -- ' --[a-z-]*' |
             sort -u); do
             echo "$program $option"

@@ -107,7 +107,8 @@ END
         fails 2 "$words" muster-eval run valid.u16 "${words%% *}"
     done
     fails 2 "it is auto, avx512, avx2 or default" muster-eval run valid.u16 --cpu-isa mmx
-    fails 2 "couldn't find nowhere" muster-eval nowhere valid.u16
+    fails 2 "couldn't find nowhere: No such file or directory; give a checkpoint, a Hugging Face" \
+        muster-eval nowhere valid.u16
     fails 65 "nothing.u16: No such file" muster-eval run nothing.u16
     : >empty.u16
     fails 65 "couldn't read empty.u16: the file is empty" muster-eval run empty.u16

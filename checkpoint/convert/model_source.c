@@ -6,6 +6,7 @@
 #include <errno.h>
 #include <string.h>
 #include <sys/stat.h>
+#include <unistd.h>
 
 #include "checkpoint/load/ckpt_place.h"
 
@@ -34,5 +35,13 @@ struct model_source *model_source_open_any(const char *path, struct err *err)
 		return ckpt_model_open(path, err);
 	const bool is_ckpt_dir = ckpt_place_open(&place, path, NULL, &ignored) == 0;
 	ckpt_place_close(&place);
-	return is_ckpt_dir ? ckpt_model_open(path, err) : model_source_open(path, err);
+	if (is_ckpt_dir)
+		return ckpt_model_open(path, err);
+	if (access(path, F_OK) == 0)
+		return model_source_open(path, err);
+	err_fail(err, EXIT_USAGE,
+		"model: couldn't find %s: %s; give a checkpoint, a Hugging Face directory or a model file "
+		"of llm.c",
+		path, strerror(errno));
+	return NULL;
 }
