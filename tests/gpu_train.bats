@@ -144,6 +144,21 @@ needs() {
     same deep-none tight-block
 }
 
+@test "what the model writes from weights on a GPU is what its checkpoint writes, and changes no bit" {
+    local dir step
+    gpt2 silent --vocabulary 256 >silent.out 2>&1
+    gpt2 telling --vocabulary 256 --sample-every 4 --cuda-graph on >telling.out 2>&1
+    same silent telling
+    [ "$(samples telling | wc -l)" -eq 3 ]
+    for step in 4 8 12; do
+        dir=telling/step-$(printf %08d $step)
+        [ "$(samples telling | sed -n "s/^$step //p")" = \
+            "$("$MUSTER_BUILD/muster-generate" -q "$dir" -n 64 | sample_line)" ]
+    done
+    FAKE_GPUS=2 gpt2_ranks 2 telling-two --vocabulary 256 --sample-every 4 --zero 1
+    diff <(samples telling) <(samples telling-two)
+}
+
 @test "killed at random moments and stopped by a notice: the same bits and the same curve, with validation" {
     local pid i
     gpt2 valid --validation-data valid.u16 --validate-every 3 --validate-batches 2 >valid.out 2>&1

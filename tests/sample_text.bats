@@ -18,30 +18,6 @@ setup() { cd "$BATS_FILE_TMPDIR" || return; }
 bytes() { train "$@" --vocabulary 256; }
 many_bytes() { start_world "$@" --vocabulary 256; }
 
-# samples DIR: the steps and texts of all attempts; two lines of a step where texts differ.
-samples() {
-    python3 - "$1"/metrics-*.jsonl <<'END'
-import json, sys
-found = set()
-for name in sys.argv[1:]:
-    for line in open(name, encoding="utf-8"):
-        if line.endswith("\n") and "sample" in (record := json.loads(line)):
-            found.add((record["step"], record["sample"]))
-for step, text in sorted(found):
-    print(step, text)
-END
-}
-
-# one_line: standard input as a sample text has it.
-one_line() {
-    python3 -c '
-import sys
-names = {10: "\\n", 9: "\\t", 13: "\\r", 92: "\\\\"}
-for byte in sys.stdin.buffer.read()[:-1]:
-    print(names.get(byte) or (chr(byte) if 32 <= byte < 127 else f"\\x{byte:02x}"), end="")
-print()'
-}
-
 @test "a line every ten steps, in the log and in the metrics" {
     samples whole | tee lines
     [ "$(cut -d' ' -f1 lines | xargs)" = "$(seq 10 10 100 | xargs)" ]
@@ -57,11 +33,11 @@ print()'
     for step in 20 40 60 80 100; do
         folder=whole/step-$(printf %08d $step)
         [ "$(samples whole | sed -n "s/^$step //p")" = \
-            "$(muster-generate -q "$folder" -n 64 | one_line)" ]
+            "$(muster-generate -q "$folder" -n 64 | sample_line)" ]
     done
     bytes asked --steps 20 --sample-every 20 --sample-prompt '!"$ \a' --sample-tokens 9 \
         --validation-data valid.u16 --validate-every 20 >/dev/null 2>&1
-    [ "$(samples asked)" = "20 $(muster-generate -q asked -p '!"$ \a' -n 9 | one_line)" ]
+    [ "$(samples asked)" = "20 $(muster-generate -q asked -p '!"$ \a' -n 9 | sample_line)" ]
 }
 
 @test "it changes no bit of the training, and nothing else of what is written" {
@@ -103,7 +79,7 @@ print()'
     bytes late --steps 20 --ckpt-every 20 >/dev/null 2>&1
     [ -z "$(samples late)" ]
     bytes late --steps 30 --change steps --sample-every 20 >late.out 2>&1
-    [ "$(samples late)" = "20 $(muster-generate -q late/step-00000020 -n 64 | one_line)" ]
+    [ "$(samples late)" = "20 $(muster-generate -q late/step-00000020 -n 64 | sample_line)" ]
 }
 
 @test "a model over BPE tokens writes text" {
@@ -118,7 +94,8 @@ print()'
         --sample-tokens 30 >/dev/null 2>&1
     text=$(samples bpe/run)
     echo "$text"
-    [ "$text" = "100 $(muster-generate -q bpe/run --tokenizer bpe -p "the cat" -n 30 | one_line)" ]
+    asked=(--tokenizer bpe -p "the cat" -n 30)
+    [ "$text" = "100 $(muster-generate -q bpe/run "${asked[@]}" | sample_line)" ]
     [[ $text = "100 the cat "*"mat"* ]]
     # In the checkpoint directory it is found.
     cp bpe/tokenizer.json bpe/run

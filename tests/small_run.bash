@@ -145,3 +145,30 @@ fails() {
 
 # Steps of the checkpoints that a run has left, one a line.
 saved_steps() { (cd "$1" && ls -d step-????????) | sed 's/step-0*//'; }
+
+# samples DIR: the steps and texts of all attempts; two lines of a step where texts differ.
+samples() {
+    python3 - "$1"/metrics-*.jsonl <<'END'
+import json, sys
+found = set()
+for name in sys.argv[1:]:
+    for line in open(name, encoding="utf-8"):
+        if line.endswith("\n") and "sample" in (record := json.loads(line)):
+            found.add((record["step"], record["sample"]))
+for step, text in sorted(found):
+    print(step, text)
+END
+}
+
+# sample_line: what muster-generate writes, as a sample text has it.
+sample_line() {
+    python3 -c '
+import sys, unicodedata
+names = {"\n": "\\n", "\t": "\\t", "\r": "\\r", "\\": "\\\\"}
+def form(char):
+    if char in names or unicodedata.category(char) not in ("Cc", "Cs", "Zl", "Zp"):
+        return names.get(char, char)
+    return "".join(f"\\x{byte:02x}" for byte in char.encode("utf-8", "surrogateescape"))
+text = sys.stdin.buffer.read()[:-1].decode("utf-8", "surrogateescape")
+print("".join(map(form, text)))'
+}
