@@ -19,7 +19,7 @@
 /* Gives an attempt's new rows to its table. */
 static int add_rows(struct run_table *table, struct run_table *more, struct err *err)
 {
-	if (table->count > 0)
+	if (table->count > 0 || table->samples)
 		return run_table_merge(table, more, err);
 	run_table_clear(table);
 	*table = *more;
@@ -37,7 +37,7 @@ static int read_metrics(struct run *run, size_t attempt, struct err *err)
 		rc = 0;
 	else if (rc < 0)
 		err_prefix(err, "%s", run->dir.path);
-	if (rc == 0 && more.count > 0
+	if (rc == 0 && (more.count > 0 || more.samples)
 		&& (run_table_merge(&run->curve, &more, err) < 0
 			|| add_rows(&run->tables[attempt], &more, err) < 0))
 		rc = -1;

@@ -144,6 +144,13 @@ static uint64_t sample_step(const struct run_table *table, size_t index)
 	return (uint64_t)json_integer_value(json_array_get(json_array_get(table->samples, index), 0));
 }
 
+static void drop_samples(struct run_table *table, uint64_t from)
+{
+	for (size_t count;
+		 (count = json_array_size(table->samples)) > 0 && sample_step(table, count - 1) >= from;)
+		json_array_remove(table->samples, count - 1);
+}
+
 /* The text takes the place of those of its step and of later ones, which are done again. */
 static int put_sample(struct run_table *table, uint64_t step, json_t *text)
 {
@@ -151,9 +158,7 @@ static int put_sample(struct run_table *table, uint64_t step, json_t *text)
 		return 0;
 	if (!table->samples && !(table->samples = json_array()))
 		return -1;
-	for (size_t count;
-		 (count = json_array_size(table->samples)) > 0 && sample_step(table, count - 1) >= step;)
-		json_array_remove(table->samples, count - 1);
+	drop_samples(table, step);
 	return json_array_append_new(table->samples, json_pack("[I, O]", (json_int_t)step, text));
 }
 
@@ -340,16 +345,18 @@ int run_table_list(int dirfd, int **attempts, size_t *count, struct err *err)
 
 /* ---- several attempts ---- */
 
-/* Drops the rows that an attempt does again. The validation of the step before stays. */
+/* Drops the rows and texts that an attempt does again. The validation of the step before stays. */
 static void drop_redone(struct run_table *into, const struct run_table *from)
 {
 	const double *loss = run_table_column(from, "loss_bits");
 	size_t first = 0;
 	while (loss && first < from->count && isnan(loss[first]))
 		first++;
-	while (loss && first < from->count && into->count > 0
-		&& into->steps[into->count - 1] >= from->steps[first])
+	if (!loss || first == from->count)
+		return;
+	while (into->count > 0 && into->steps[into->count - 1] >= from->steps[first])
 		into->count--;
+	drop_samples(into, from->steps[first]);
 }
 
 int run_table_merge(struct run_table *into, const struct run_table *from, struct err *err)

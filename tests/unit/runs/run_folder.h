@@ -71,12 +71,24 @@ static inline void save(int attempt, int step, double time, double stall)
 	fclose(file);
 }
 
+/* The text that the model wrote after a step. */
+static inline void sample(int attempt, int step)
+{
+	char name[40];
+	snprintf(name, sizeof name, "metrics-%d.jsonl", attempt);
+	FILE *file = open_file(name);
+	fprintf(file, "{\"step\": %d, \"sample\": \"text %d of attempt %d\"}\n", step, step, attempt);
+	fclose(file);
+}
+
 /* Three attempts: 20 steps, of which the first saves after 10 and is preempted with a save at 14,
  * the second is killed at 18, the third does 15 to 20. */
 static inline void write_run(void)
 {
 	record("start", 0, 0, -1, ",\"world_size\":4,\"nodes\":\"n[1-4]\"");
+	sample(0, 0);
 	steps(0, 1, 10, 3, "");
+	sample(0, 10);
 	save(0, 10, 13.5, 0.5);
 	steps(0, 11, 14, 13, "");
 	save(0, 14, 18, 0.25);
@@ -84,10 +96,12 @@ static inline void write_run(void)
 	record("end", 0, 19, 14, ",\"why\":\"preempted\",\"status\":75");
 	record("start", 1, 30, 14, ",\"world_size\":4,\"nodes\":\"n[1-4]\"");
 	steps(1, 15, 18, 31, ", \"accuracy\": 0.5");
+	sample(1, 18);
 	/* From 37 to 47 it was in the queue. */
 	record("start", 2, 50, 14,
 		",\"world_size\":2,\"nodes\":\"n[5-6]\",\"submitted\":1767225637,\"started\":1767225647");
 	steps(2, 15, 20, 52, ", \"accuracy\": 0.75");
+	sample(2, 20);
 	record("end", 2, 58.5, 20, ",\"why\":\"finished\",\"status\":0");
 }
 

@@ -27,6 +27,7 @@ static void same_table(const struct run_table *a, const struct run_table *b)
 	assert_int_equal(a->count, b->count);
 	assert_int_equal(a->width, b->width);
 	assert_true(a->time == b->time);
+	assert_true(a->samples == b->samples || json_equal(a->samples, b->samples));
 	for (size_t row = 0; row < a->count; row++) {
 		assert_int_equal(a->steps[row], b->steps[row]);
 		for (int c = 0; c < a->width; c++)
