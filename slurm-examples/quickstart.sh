@@ -2,19 +2,24 @@
 # SPDX-License-Identifier: Apache-2.0
 # Shows Muster's main use on this machine: starts a private Slurm of four nodes and trains a GPT-2
 # on 4 × 2 tasks from English text. Jobs of higher priority preempt it twice. The result is compared
-# bit for bit with the same training undisturbed. Needs root and Debian 12. Everything it makes is
-# below one folder in /var/tmp and is removed at the end, but for a report of both runs.
+# bit for bit with the same training undisturbed. Needs root and Debian 12. In a checkout it builds
+# Muster, of an installation it takes what is there. Everything it makes is below one folder in
+# /var/tmp and is removed at the end, but for a report of both runs.
 set -u -o pipefail
 export LC_ALL=C
 
-TOP=$(cd "$(dirname "$(readlink -f "${BASH_SOURCE[0]}")")/.." && pwd)
+HERE=$(cd "$(dirname "$(readlink -f "${BASH_SOURCE[0]}")")" && pwd)
+PARTS=tests # the cluster and what it needs; an installation has them beside this script
+[ -d "$HERE/../tests" ] || PARTS=${HERE##*/}/tests
 # shellcheck source=tests/lib/plain_path.sh
-. "$TOP/tests/lib/plain_path.sh"
-TOP=$(plain_path "$TOP") || exit 1
+. "$HERE/../$PARTS/lib/plain_path.sh"
+TOP=$(plain_path "${HERE%/*}") || exit 1
 WORK=${MUSTER_QUICKSTART_DIR:-/var/tmp/muster-quickstart}
 REPORT=$WORK-report.html
-CLUSTER=$TOP/tests/cluster/cluster
+CLUSTER=$TOP/$PARTS/cluster/cluster
 export MUSTER_CLUSTER_DIR=$WORK/cluster MUSTER_CLUSTER_GRACE=30 MUSTER_CLUSTER_KILLWAIT=10
+SOURCES='' # whether this is a checkout
+[ ! -e "$TOP/configure.ac" ] || SOURCES=yes
 PREEMPTIONS=${MUSTER_QUICKSTART_PREEMPTIONS:-2}
 KILLS=${MUSTER_QUICKSTART_KILLS:-0} # of rank 0, by SIGKILL, between the preemptions
 STEPS=${MUSTER_QUICKSTART_STEPS:-200}
@@ -58,9 +63,24 @@ install_packages() {
 		say "needs root, for packages and for the network namespaces of the cluster"; exit 2
 	}
 	# shellcheck source=tests/lib/packages.sh
-	. "$TOP/tests/lib/packages.sh"
-	packages_install build cluster quickstart >"$WORK/packages.log" 2>&1 ||
+	. "$TOP/$PARTS/lib/packages.sh"
+	packages_install ${SOURCES:+build} cluster quickstart >"$WORK/packages.log" 2>&1 ||
 		{ tail -20 "$WORK/packages.log"; fail "couldn't install packages"; }
+}
+
+# Finds the programs that packages have installed, and their plugin for this Slurm.
+find_installed() {
+	local release folder
+	BIN=$(command -v muster-train) ||
+		fail "there is no muster-train in PATH: apt-get install muster, or start this in a checkout"
+	BIN=${BIN%/*}
+	release=$(srun --version | grep -o '[0-9][0-9]\.[0-9][0-9]' | head -n 1)
+	for folder in /usr/lib/*/muster/slurm-"$release" /usr/lib64/muster/slurm-"$release" \
+		"${BIN%/*}/lib/slurm"; do
+		PLUGIN=$folder/spank_muster.so
+		[ ! -e "$PLUGIN" ] || return 0
+	done
+	fail "there is no plugin for Slurm $release: apt-get install muster-slurm-plugin-$release"
 }
 
 # Builds outside the source tree and installs where the cluster's unprivileged user can read.
@@ -79,6 +99,7 @@ build() {
 	done
 	bar building
 	wait $! || { tail -30 "$WORK/build.log"; fail "the build failed"; }
+	BIN=$WORK/prefix/bin PLUGIN=$WORK/prefix/lib/slurm/spank_muster.so
 }
 
 # Makes tokens from the Jargon File (public domain). Debian's dict-jargon is unpacked here, not
@@ -90,14 +111,14 @@ make_tokens() {
 		{ tail -5 "$WORK/text.log"; fail "couldn't fetch the text: apt-get download dict-jargon"; }
 	zcat usr/share/dictd/jargon.dict.dz >jargon.txt || fail "couldn't unpack the text"
 	[ "$(stat -c %s jargon.txt)" -ge 1000000 ] || fail "the text is shorter than 1 MB"
-	"$WORK/prefix/bin/muster-tokens" -o "$JOBS/train.bin" --validation 0.05 \
+	"$BIN/muster-tokens" -o "$JOBS/train.bin" --validation 0.05 \
 		--validation-output "$JOBS/validation.bin" jargon.txt || fail "couldn't make tokens"
 	chmod a+r "$JOBS"/*.bin
 }
 
 # submit NAME: submits the training as an unprivileged user; prints the job id.
 submit() {
-	"$CLUSTER" run env PATH="$WORK/prefix/bin:$PATH" DATA="$JOBS/train.bin" \
+	"$CLUSTER" run env PATH="$BIN:$PATH" DATA="$JOBS/train.bin" \
 		VALIDATION="$JOBS/validation.bin" \
 		CKPT="$JOBS/$1" TRAIN_ARGS="$TRAIN_ARGS" \
 		sbatch --parsable --chdir="$JOBS" --output="$JOBS/$1.log" --job-name="$1" --exclusive \
@@ -204,8 +225,8 @@ compare() {
 			fail "the final weights differ: $(basename "$file")"
 	done
 	[ -n "${file##*\**}" ] || fail "the undisturbed run left no checkpoint $name"
-	curves=("$("$WORK/prefix/bin/muster-curve" "$JOBS/preempted")" \
-		"$("$WORK/prefix/bin/muster-curve" "$JOBS/undisturbed")")
+	curves=("$("$BIN/muster-curve" "$JOBS/preempted")" \
+		"$("$BIN/muster-curve" "$JOBS/undisturbed")")
 	[ "${curves[0]}" = "${curves[1]}" ] || fail "the loss curves differ"
 	[ "$(grep -c '"event": *"notice"' "$JOBS/preempted/attempts.jsonl")" -ge "$PREEMPTIONS" ] ||
 		fail "the run was preempted fewer than $PREEMPTIONS times"
@@ -215,10 +236,10 @@ compare() {
 # Lets the model write, and draws both runs into a file that stays.
 show() {
 	say "the model writes:"
-	"$WORK/prefix/bin/muster-generate" -q --tokens 160 --prompt "hacker: " "$JOBS/preempted" |
+	"$BIN/muster-generate" -q --tokens 160 --prompt "hacker: " "$JOBS/preempted" |
 		fold -s -w 76 | sed 's/^/    /'
-	[ -x "$WORK/prefix/bin/muster-report" ] || return 0
-	"$WORK/prefix/bin/muster-report" --title "Muster's quickstart" -o "$REPORT" \
+	[ -x "$BIN/muster-report" ] || return 0
+	"$BIN/muster-report" --title "Muster's quickstart" -o "$REPORT" \
 		"$JOBS/preempted" "$JOBS/undisturbed" 2>"$WORK/report.log" ||
 		{ cat "$WORK/report.log"; fail "couldn't draw the report"; }
 	say "what happened, to look at: file://$REPORT"
@@ -235,11 +256,11 @@ main() {
 	rm -rf --one-file-system "$WORK" && mkdir -p "$WORK" && chmod 755 "$WORK" ||
 		fail "couldn't make $WORK"
 	install_packages
-	build
-	"$CLUSTER" up 4 --plugin "$WORK/prefix/lib/slurm/spank_muster.so" ||
+	if [ -n "$SOURCES" ]; then build; else find_installed; fi
+	"$CLUSTER" up 4 --plugin "$PLUGIN" ||
 		fail "couldn't start the cluster"
 	JOBS=$("$CLUSTER" status jobs)
-	cp "$TOP/slurm-examples/train-spot.sbatch" "$JOBS/"
+	cp "$HERE/train-spot.sbatch" "$JOBS/"
 	make_tokens
 	say "training, with $PREEMPTIONS preemptions$( ((KILLS == 0)) || echo " and $KILLS kills")"
 	run_preempted

@@ -202,10 +202,9 @@ EXTRA_DIST += tests/train.bats tests/elastic.bats tests/mpirun.bats tests/saving
 
 # The runner and the test cluster.
 EXTRA_DIST += .ci/run tests/run.sh tests/streak.sh tests/streak.tsv tests/run.bats \
-	tests/packages.txt tests/lib/packages.sh tests/lib/plain_path.sh tests/lib/rooms.py \
-	tests/lib/walks.py tests/lib/has_torch.bash tests/lib/places.bash tests/lib/wait_for.bash \
-	tests/lib/sanitize.bash tests/lib/tap.awk
-EXTRA_DIST += tests/cluster/cluster tests/cluster/cluster.bats tests/cluster/helpers.bash \
+	tests/lib/rooms.py tests/lib/walks.py tests/lib/has_torch.bash tests/lib/places.bash \
+	tests/lib/wait_for.bash tests/lib/sanitize.bash tests/lib/tap.awk
+EXTRA_DIST += tests/cluster/cluster.bats tests/cluster/helpers.bash \
 	tests/cluster/plugin.bats tests/cluster/pmi2.bats tests/cluster/environment.bats \
 	tests/cluster/world.py tests/cluster/examples.bats tests/cluster/without_plugin.bats \
 	tests/cluster/safety.bats tests/cluster/watchdog.bats tests/cluster/containers.bats \
@@ -216,10 +215,8 @@ EXTRA_DIST += tests/cluster/cluster tests/cluster/cluster.bats tests/cluster/hel
 	tests/cluster/faults.bats tests/cluster/badinput.bats tests/build.bats \
 	tests/cluster/ckptd.bats \
 	tests/cluster/prologs.bats tests/cluster/network.bats tests/cluster/latency.c \
-	tests/cluster/lib/network.sh tests/cluster/doctor.bats tests/cluster/pains.bats \
-	tests/cluster/guards.bats tests/doctor.bats tests/cluster/lib/common.sh \
-	tests/cluster/lib/config.sh tests/cluster/lib/daemons.sh tests/cluster/lib/links.sh \
-	tests/cluster/lib/space-init.sh tests/cluster/lib/space.sh tests/cluster/lib/users.sh
+	tests/cluster/doctor.bats tests/cluster/pains.bats \
+	tests/cluster/guards.bats tests/doctor.bats
 EXTRA_DIST += tests/lib/tap-skip.sh tests/tokens.bats tests/manuals.bats
 
 # Fuzzing, for as long as one likes: make fuzz FUZZ_SECONDS=600
