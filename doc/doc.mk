@@ -22,6 +22,7 @@ dist_documents_DATA = \
 	doc/glossary.md \
 	doc/launch-faults.md \
 	doc/metrics-format.md \
+	doc/packages.md \
 	doc/presence.md \
 	doc/pytorch-canonical.md \
 	doc/pytorch-dcp.md \

@@ -6,8 +6,8 @@
 # failed, N skipped"; the status is 0 only when some passed and none failed. Tests that need a Slurm
 # run as root, and are skipped otherwise.
 #   --long        also what searches rather than checks: sanitizers, fuzzing, every kill point,
-#                 every call that may fail; and the cluster's files once more over a network with
-#                 latency, and with calls on sockets that do little at once
+#                 every call that may fail; the packages; and the cluster's files once more over a
+#                 network with latency, and with calls on sockets that do little at once
 #   --ci          of these the sanitizers, and the fuzz targets with their seeds; and trainings on a
 #                 GPU that is the host, other configurations, and make distcheck
 #   --list        which files and tests would run
@@ -508,7 +508,7 @@ trap 'exit 130' INT TERM HUP
 mkdir -p "$LOG" && rm -f "$LOG/total" && : >"$LOG/done" &&
     : >"$GREEN" && : >"$FAILED" && : >"$MUSTER_SLURM_FAULTS" &&
     chmod 666 "$MUSTER_SLURM_FAULTS" || exit 1
-[ -n "$no_install" ] || packages_install build cluster tests ${ci:+lint} ${long:+lint} \
+[ -n "$no_install" ] || packages_install build cluster tests ${ci:+lint} ${long:+lint packages} \
     >"$LOG/packages" 2>&1 {lock}<&- ||
     fail_early "install packages" "$LOG/packages"
 measure_patience

@@ -201,7 +201,8 @@ EXTRA_DIST += tests/train.bats tests/elastic.bats tests/mpirun.bats tests/saving
 	tests/small_run.bash
 
 # The runner and the test cluster.
-EXTRA_DIST += .ci/run tests/run.sh tests/streak.sh tests/streak.tsv tests/run.bats \
+EXTRA_DIST += .ci/run tests/packages.bats tests/run.sh tests/streak.sh tests/streak.tsv \
+	tests/run.bats \
 	tests/lib/rooms.py tests/lib/walks.py tests/lib/has_torch.bash tests/lib/places.bash \
 	tests/lib/wait_for.bash tests/lib/sanitize.bash tests/lib/tap.awk
 EXTRA_DIST += tests/cluster/cluster.bats tests/cluster/helpers.bash \
