@@ -111,8 +111,8 @@ const struct check checks[] = {
 	{ "plugin-unloaded", CHECK_WARNING, PREFLIGHT_SILENT,
 		"plugstack.conf names Muster's plugin, and Slurm can't load it: it was built for another "
 		"release, or can't be read.",
-		"build Muster for this Slurm (configure --with-slurm=DIR) and install it on every node, "
-		"readable by all users",
+		"install the plugin for this Slurm on every node, readable by all users: its package, or a "
+		"build with configure --with-slurm=DIR",
 		check_plugin },
 	{ "slurm-silent", CHECK_NOTE, PREFLIGHT_SILENT,
 		"Slurm does not answer: its settings are not checked.",
