@@ -35,7 +35,8 @@ links() {
     done
 }
 
-@test "every command has a tag, and the README none without a fence" {
+@test "every command has a tag, and the README none without a fence; it is short" {
+    [ "$(wc -l <"$MUSTER_TOP/README.md")" -le 150 ]
     run grep -vE '```(sh (local|cluster|gpu|not-run)|python|c|toml|json|text|\{[a-z]+\}.*)$' \
         <(awk '/^```/ && (inside = !inside) { print FILENAME ": " $0 }' "${DOCUMENTS[@]}")
     echo "$output"

@@ -168,7 +168,8 @@ make_root() {
         [ "$name" = muster ] || [ -e "$ROOT/usr/share/man/man1/$name.1.gz" ] ||
             [ -e "$ROOT/usr/share/man/man8/$name.8.gz" ]
     done
-    [ "$(in_root sh -c 'ls /usr/bin/muster*' | wc -l)" -eq 11 ]
+    # No package has been forgotten that has a program.
+    diff <(in_root sh -c 'cd /usr/bin && ls muster*') <(cd "$MUSTER_PREFIX/bin" && ls muster*)
     run -0 as_user muster
     [[ $output = *"train "* && $output = *"doctor "* ]]
     run -0 as_user /usr/libexec/muster-requeue --help
