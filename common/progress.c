@@ -2,6 +2,7 @@
 /* Redrawn in place at most five times a second, and wiped at the end. */
 #include "common/progress.h"
 
+#include <inttypes.h>
 #include <math.h>
 #include <stdarg.h>
 #include <stdio.h>
@@ -42,21 +43,27 @@ static char *count_text(const struct progress *progress, double count, char out[
 	return out;
 }
 
-char *progress_time(double seconds, char out[24])
+char *progress_time(double seconds, char out[PROGRESS_TIME_SIZE])
 {
-	const long long all = seconds < 1e9 ? llround(seconds) : 1000000000;
-	if (all < 60)
-		snprintf(out, 24, "%lld s", all);
-	else if (all < 3600)
-		snprintf(out, 24, "%lld:%02lld min", all / 60, all % 60);
+	const int64_t whole = isnan(seconds) ? 0 : (int64_t)fmin(fmax(seconds, 0), 1e12);
+	const int64_t minutes = whole / 60, hours = minutes / 60, days = hours / 24;
+	if (isnan(seconds))
+		snprintf(out, PROGRESS_TIME_SIZE, "?");
+	else if (days > 0)
+		snprintf(out, PROGRESS_TIME_SIZE, "%" PRId64 " d %" PRId64 " h", days, hours % 24);
+	else if (hours > 0)
+		snprintf(out, PROGRESS_TIME_SIZE, "%" PRId64 " h %02" PRId64 " min", hours, minutes % 60);
+	else if (minutes > 0)
+		snprintf(out, PROGRESS_TIME_SIZE, "%" PRId64 " min %02" PRId64 " s", minutes, whole % 60);
 	else
-		snprintf(out, 24, "%lld:%02lld:%02lld h", all / 3600, all / 60 % 60, all % 60);
+		snprintf(out, PROGRESS_TIME_SIZE, "%" PRId64 " s", whole);
 	return out;
 }
 
 char *progress_text(const struct progress *progress, double seconds, char *out, size_t size)
 {
-	char bar[BAR + 1], done[COUNT_SIZE], total[COUNT_SIZE], rate[COUNT_SIZE], left[24];
+	char bar[BAR + 1], done[COUNT_SIZE], total[COUNT_SIZE], rate[COUNT_SIZE],
+		left[PROGRESS_TIME_SIZE];
 	double part = progress->total ? (double)progress->done / (double)progress->total : 0;
 	part = part > 1 ? 1 : part;
 	for (int i = 0; i < BAR; i++)

@@ -33,8 +33,10 @@ void progress_next(const char *format, ...) __attribute__((format(printf, 1, 2))
  * `out`. */
 char *progress_text(const struct progress *progress, double seconds, char *out, size_t size);
 
-/* A time in readable form: "59 s", "1:02 min", "2:03:04 h". Returns `out`. */
-char *progress_time(double seconds, char out[24]);
+/* A time in readable form: "59 s", "1 min 02 s", "2 h 03 min", "4 d 5 h"; NAN: "?". Returns `out`.
+ */
+#define PROGRESS_TIME_SIZE 32
+char *progress_time(double seconds, char out[PROGRESS_TIME_SIZE]);
 
 /* Bytes in readable form: "512 B", "1.5 kB", "12.3 GB" (powers of 1000). Returns `out`. */
 char *progress_bytes(double bytes, char out[16]);

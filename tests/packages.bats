@@ -262,7 +262,8 @@ archive() { echo "$BATS_FILE_TMPDIR"/debian/source/debian/build/users/muster-*.t
 @test "RPMs build from the archive of make dist" {
     [ -e "$(archive)" ] || skip "there is no archive"
     # Debian's names are not those that the spec requires.
-    rpmbuild -ta --nodeps --define "_topdir $PWD/rpm" --define "_smp_mflags -j$(nproc)" \
+    rpmbuild -ta --nodeps --define "_topdir $PWD/rpm" --define "_tmppath $PWD/rpm" \
+        --define "_smp_mflags -j$(nproc)" \
         "$(archive)" >rpm.log 2>&1 || { tail -n 30 rpm.log; return 1; }
     rpms
     [ "$(rpms | sed 's|.*/||; s/-[0-9.]*-1.*//' | sort | paste -sd ' ')" = "libmuster-devel \

@@ -11,29 +11,13 @@
 #include <string.h>
 
 #include "common/auto.h"
+#include "common/progress.h"
 #include "top/dots.h"
 #include "top/plain.h"
 
 #define NODE_MOST 20 /* columns of a node's name */
 
 /* ---- lines ---- */
-
-char *page_duration(double seconds, char out[32])
-{
-	const int64_t whole = isnan(seconds) ? 0 : (int64_t)fmin(fmax(seconds, 0), 1e12);
-	const int64_t minutes = whole / 60, hours = minutes / 60, days = hours / 24;
-	if (isnan(seconds))
-		snprintf(out, 32, "?");
-	else if (days > 0)
-		snprintf(out, 32, "%" PRId64 " d %" PRId64 " h", days, hours % 24);
-	else if (hours > 0)
-		snprintf(out, 32, "%" PRId64 " h %02" PRId64 " min", hours, minutes % 60);
-	else if (minutes > 0)
-		snprintf(out, 32, "%" PRId64 " min %02" PRId64 " s", minutes, whole % 60);
-	else
-		snprintf(out, 32, "%" PRId64 " s", whole);
-	return out;
-}
 
 /* Adds to the text of a line. */
 static void __attribute__((format(printf, 2, 3)))
@@ -58,29 +42,29 @@ static void print(const char *label, const char *text, int columns, FILE *out)
 
 static void add_ended(const struct view *view, const struct history_row *row, char *line)
 {
-	char ago[32];
+	char ago[PROGRESS_TIME_SIZE];
 	add(line, "attempt %d ended with %d, %s ago", row->number, row->status,
-		page_duration(view->now - row->began - row->seconds, ago));
+		progress_time(view->now - row->began - row->seconds, ago));
 }
 
 static void add_running(const struct view *view, char *line)
 {
 	const struct history_row *last = view->last;
-	char time[32];
+	char time[PROGRESS_TIME_SIZE];
 	add(line, "runs: attempt %d", last->number);
 	if (last->job)
 		add(line, " of job %" PRIu32, last->job);
-	add(line, " for %s, %d rank%s on %s", page_duration(last->seconds, time), last->world_size,
+	add(line, " for %s, %d rank%s on %s", progress_time(last->seconds, time), last->world_size,
 		last->world_size == 1 ? "" : "s", last->nodes);
 	if (last->notice[0])
 		add(line, "; is to stop: %s came %s ago", last->notice,
-			page_duration(view->now - last->noticed, time));
+			progress_time(view->now - last->noticed, time));
 }
 
 static void add_state(const struct view *view, char *line)
 {
 	const struct history_row *last = view->last;
-	char ago[32];
+	char ago[PROGRESS_TIME_SIZE];
 	switch (last->end) {
 	case HISTORY_RUNNING: add_running(view, line); return;
 	case HISTORY_FINISHED: add(line, "finished: "); break;
@@ -96,7 +80,7 @@ static void add_state(const struct view *view, char *line)
 		add(line, "gone: attempt %d left no record of its end", last->number);
 		if (!isnan(last->seconds))
 			add(line, ", its last step ended %s ago",
-				page_duration(view->now - last->began - last->seconds, ago));
+				progress_time(view->now - last->began - last->seconds, ago));
 		if (last->job)
 			add(line, "; Slurm may bring job %" PRIu32 " back", last->job);
 		return;
@@ -117,7 +101,7 @@ static void add_why(const struct view *view, char *line)
 static void add_step(const struct view *view, char *line)
 {
 	const struct view_rates *rates = &view->rates;
-	char left[32];
+	char left[PROGRESS_TIME_SIZE];
 	if (view->step < 0)
 		add(line, "none is done");
 	else
@@ -128,7 +112,7 @@ static void add_step(const struct view *view, char *line)
 	if (!isnan(rates->pace))
 		add(line, ", %.3g s each", rates->pace);
 	if (!isnan(view->left))
-		add(line, ", %s left", page_duration(view->left, left));
+		add(line, ", %s left", progress_time(view->left, left));
 }
 
 static void add_loss(const struct view *view, char *line)
@@ -157,12 +141,12 @@ static void add_speed(const struct view *view, char *line)
 
 static void add_checkpoint(const struct view *view, char *line)
 {
-	char age[32];
+	char age[PROGRESS_TIME_SIZE];
 	if (view->run->saved < 0)
 		add(line, "none yet");
 	else
 		add(line, "step %" PRId64 ", %s old", view->run->saved,
-			page_duration(view->now - view->run->saved_at, age));
+			progress_time(view->now - view->run->saved_at, age));
 }
 
 static void add_attempts(const struct view *view, char *line)

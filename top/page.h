@@ -30,7 +30,4 @@ int page_node_width(const struct view *view);
 void page_title(int node_width, int columns, char *out, size_t size);
 void page_rank(const struct view_rank *rank, int node_width, int columns, char *out, size_t size);
 
-/* "45 s", "3 min 12 s", "2 h 05 min", "4 d 3 h"; "?" for NAN. Returns `out`. */
-char *page_duration(double seconds, char out[32]);
-
 #endif

@@ -182,20 +182,20 @@ static const char *measured(const struct run *run)
 }
 
 /* On a terminal, how long the rest takes at the pace of this attempt. */
-static const char *time_left(const struct run *run, uint64_t step, char text[40])
+static const char *time_left(const struct run *run, uint64_t step, char text[60])
 {
-	char time[24];
+	char time[PROGRESS_TIME_SIZE];
 	const double pace = (clock_now() - run->began) / (double)(step - run->began_step);
 	text[0] = '\0';
 	if (isatty(STDOUT_FILENO) && step < (uint64_t)run->settings.steps)
-		snprintf(text, 40, "  %s left",
+		snprintf(text, 60, "  %s left",
 			progress_time(pace * (double)((uint64_t)run->settings.steps - step), time));
 	return text;
 }
 
 void report_step(const struct run *run, const struct metrics_step *step)
 {
-	char cost[100], left[40], use[40] = "";
+	char cost[100], left[60], use[40] = "";
 	if (step->use > 0)
 		snprintf(use, sizeof use, "  MFU %4.1f%%", step->use * 100);
 	printf("step %*" PRIu64

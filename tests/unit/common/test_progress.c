@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* progress: the text of the bar and of sizes. */
+#include <math.h>
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -22,14 +23,15 @@ static void bytes_are_rounded_to_their_unit(void **state)
 		assert_string_equal(progress_bytes(cases[i].bytes, out), cases[i].text);
 }
 
-static void times_are_rounded_to_seconds(void **state)
+static void times_are_read_at_a_glance(void **state)
 {
 	static const struct {
 		double seconds;
 		const char *text;
-	} cases[] = { { 0, "0 s" }, { 59.4, "59 s" }, { 59.6, "1:00 min" }, { 3599.4, "59:59 min" },
-		{ 3599.6, "1:00:00 h" }, { 360005, "100:00:05 h" }, { 1e30, "277777:46:40 h" } };
-	char out[24];
+	} cases[] = { { -5, "0 s" }, { 59.9, "59 s" }, { 60, "1 min 00 s" }, { 3599, "59 min 59 s" },
+		{ 3600, "1 h 00 min" }, { 86399, "23 h 59 min" }, { 86400 * 3 + 7200, "3 d 2 h" },
+		{ NAN, "?" }, { INFINITY, "11574074 d 1 h" } };
+	char out[PROGRESS_TIME_SIZE];
 	for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++)
 		assert_string_equal(progress_time(cases[i].seconds, out), cases[i].text);
 }
@@ -68,7 +70,7 @@ int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(bytes_are_rounded_to_their_unit),
-		cmocka_unit_test(times_are_rounded_to_seconds),
+		cmocka_unit_test(times_are_read_at_a_glance),
 		cmocka_unit_test(the_bar_shows_part_rate_and_time),
 		cmocka_unit_test(nothing_is_drawn_elsewhere),
 	};

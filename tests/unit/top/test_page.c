@@ -116,26 +116,12 @@ static void each_state_has_its_words(void **state)
 	says("no rank has left a record");
 }
 
-static void durations_are_read_at_a_glance(void **state)
-{
-	static const struct {
-		double seconds;
-		const char *text;
-	} cases[] = { { -5, "0 s" }, { 59.9, "59 s" }, { 60, "1 min 00 s" }, { 3599, "59 min 59 s" },
-		{ 3600, "1 h 00 min" }, { 86399, "23 h 59 min" }, { 86400 * 3 + 7200, "3 d 2 h" },
-		{ NAN, "?" }, { INFINITY, "11574074 d 1 h" } };
-	char out[32];
-	(void)state;
-	for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++)
-		assert_string_equal(page_duration(cases[i].seconds, out), cases[i].text);
-}
-
 #define TEST(function) cmocka_unit_test_setup_teardown(function, make_folder, remove_folder)
 
 int main(void)
 {
 	const struct CMUnitTest tests[] = { TEST(no_line_controls_the_terminal),
-		TEST(each_state_has_its_words), cmocka_unit_test(durations_are_read_at_a_glance) };
+		TEST(each_state_has_its_words) };
 	if (!setlocale(LC_CTYPE, "C.UTF-8"))
 		return 77;
 	return cmocka_run_group_tests(tests, NULL, NULL);
