@@ -201,6 +201,89 @@ END
     complains 65 "couldn't use short: line 1" -o x.bin -t short short
 }
 
+# ids FILE…: all tokens of these files, one a line.
+ids() {
+    python3 - "$@" <<'END'
+import struct, sys
+for name in sys.argv[1:]:
+    data = open(name, "rb").read()
+    magic, version, count = struct.unpack("<3i", data[:12])
+    tokens = struct.unpack(f"<{count}{'I' if version == 7 else 'H'}", data[1024:])
+    print(*tokens, sep="\n")
+END
+}
+
+@test "each line of JSONL is a document" {
+    mkdir files
+    for k in 1 2 3 4 5; do
+        head -c $((k * 3000)) "$MUSTER_TOP/doc/testing.md" | tail -c 3000 >files/$k
+        printf '%s' "\"q\" \\ caf\303\251 $k" >>files/$k
+    done
+    : >files/6
+    python3 - <<'END' >lines.jsonl
+import json
+for k in range(1, 7):
+    text = open(f"files/{k}", "rb").read().decode()
+    print(json.dumps({"id": k, "text": text}, ensure_ascii=k % 2 == 0))
+    if k == 3:
+        print("  ")
+END
+    "$tokens" -q -o files.bin files/*
+    "$tokens" -q -o lines.bin --field text lines.jsonl
+    "$tokens" -q -o stdin.bin --field text <lines.jsonl
+    cmp files.bin lines.bin
+    cmp files.bin stdin.bin
+    command -v pcre2-config >/dev/null || return 0
+    python3 "$MUSTER_TOP/tests/lib/small_tokenizer.py" "$MUSTER_TOP/README.md" 300 >tokenizer.json
+    "$tokens" -q -f -o files.bin -t tokenizer.json -s '<|endoftext|>' files/*
+    "$tokens" -q -f -o lines.bin -t tokenizer.json -s '<|endoftext|>' --field text lines.jsonl
+    cmp files.bin lines.bin
+    [ "$(ids lines.bin | grep -cx 556)" -eq 6 ]
+}
+
+@test "a line of JSONL that can't be used is named" {
+    echo '{"text": "good"}' >lines
+    while read -r words line; do
+        { cat lines; echo "$line"; } >bad
+        complains 65 "bad: couldn't use line 2: ${words//_/ }" -o out.bin --field text bad
+    done <<'END'
+it_is_no_JSON {"text": "never ends
+it_is_no_object [17]
+it_has_no_member_"text"_(--field) {"content": "x"}
+its_member_"text"_(--field)_is_no_text {"text": 5}
+it_is_no_JSON {"text": "x"} more
+END
+    printf '{"text": "\377"}\n' >bad
+    complains 65 "bad: couldn't use line 1: it is no JSON" -o out.bin --field text bad
+}
+
+@test "shards hold the tokens of one file, and name themselves to the trainer" {
+    seq 1 20000 >numbers
+    size=$(stat -c %s numbers)
+    "$tokens" -q -o one.bin -v 0.3 -V v.bin numbers
+    run "$tokens" -o many.bin --shard-size 10000 -v 0.3 -V w.bin numbers
+    echo "$output"
+    [ "$status" -eq 0 ]
+    [[ $output = *" tokens in many_*.bin ($(((size - size * 3 / 10 + 9999) / 10000)) files), "* ]]
+    cmp v.bin w.bin
+    cmp <(ids one.bin) <(ids many_*.bin)
+    [ "$(header many_000001.bin)" = "20240520 1 10000" ]
+    # A whole number of shards has no empty one more.
+    head -c 30000 numbers | "$tokens" -q -o exact.bin -S 10000
+    [ "$(ls exact_*.bin | xargs)" = "exact_000001.bin exact_000002.bin exact_000003.bin" ]
+    # Shards of a longer text are not taken for its own.
+    head -c 15000 numbers >shorter
+    complains 2 "exact_000003.bin exists and is no shard of this text, which has 2" -f \
+        -o exact.bin -S 10000 shorter
+    complains 2 "exact_000001.bin: it exists" -o exact.bin -S 10000 shorter
+    complains 2 "--shard-size=0 is no number of tokens" -o exact.bin -S 0 shorter
+    mkdir dir.d
+    "$tokens" -q -o dir.d/raw -S 7 shorter
+    [ -e dir.d/raw_000001 ]
+    "$tokens" -q -o raw.u16 -S 10000 shorter
+    [ "$(stat -c %s raw_000001.u16) $(stat -c %s raw_000002.u16)" = "20000 10000" ]
+}
+
 @test "on a terminal the last line says what comes next, and elsewhere nothing does" {
     command -v script >/dev/null || skip "no script(1): apt-get install bsdutils"
     seq 1 30000 >numbers

@@ -15,15 +15,20 @@ struct text_encoder;
 /* Takes the next tokens; -1 with err set ends the work. */
 typedef int text_encoder_sink(void *arg, const int32_t *ids, size_t count, struct err *err);
 
-/* OpenMP's threads encode. NULL when out of memory. */
-struct text_encoder *text_encoder_create(const struct tokenizer *tokenizer, text_encoder_sink *sink,
-	void *arg);
+/* OpenMP's threads encode. `separator` is the token that follows each document; -1: none. NULL when
+ * out of memory. */
+struct text_encoder *text_encoder_create(const struct tokenizer *tokenizer, int32_t separator,
+	text_encoder_sink *sink, void *arg);
 void text_encoder_destroy(struct text_encoder *encoder);
 
-/* Adds text to the document. What is not UTF-8 is named by its offset in the document. */
+/* Adds text to the document. What is not UTF-8 is named by its offset in the document, at the
+ * latest by text_encoder_flush. */
 int text_encoder_add(struct text_encoder *encoder, const char *text, size_t size, struct err *err);
 
-/* The document is whole: all its tokens have gone to the sink after this. */
-int text_encoder_end(struct text_encoder *encoder, struct err *err);
+/* The document is whole; what is added next belongs to another one. */
+int text_encoder_end_document(struct text_encoder *encoder, struct err *err);
+
+/* All tokens of what was added have gone to the sink after this. The document must be whole. */
+int text_encoder_flush(struct text_encoder *encoder, struct err *err);
 
 #endif

@@ -11,5 +11,6 @@ libtrainer_a_SOURCES += \
 	trainer/data/npy.c trainer/data/npy.h \
 	trainer/data/prefetch.c \
 	trainer/data/token_file.c trainer/data/token_file.h \
+	trainer/data/token_shards.c trainer/data/token_shards.h \
 	trainer/data/token_writer.c trainer/data/token_writer.h
 # End of data.mk

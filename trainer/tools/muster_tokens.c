@@ -3,8 +3,6 @@
 #include "config.h"
 
 #include <argp.h>
-#include <errno.h>
-#include <fcntl.h>
 #include <inttypes.h>
 #include <signal.h>
 #include <stdio.h>
@@ -20,13 +18,13 @@
 #include "common/number.h"
 #include "common/progress.h"
 #include "text/text_encoder.h"
-#include "trainer/data/token_writer.h"
-
-#define READ_BYTES (1 << 20)
+#include "trainer/data/token_shards.h"
+#include "trainer/tools/text_input.h"
 
 struct options {
-	const char *output, *validation_output, *tokenizer, *separator;
-	double fraction; /* of the text, for validation; 0: `bytes` counts */
+	const char *output, *validation_output, *tokenizer, *separator, *field;
+	int64_t shard_size; /* tokens; 0: one file */
+	double fraction;    /* of the text, for validation; 0: `bytes` counts */
 	uint64_t bytes;
 	bool validation, force, quiet;
 	char **inputs; /* none: standard input */
@@ -36,10 +34,11 @@ struct options {
 /* The state of the work. */
 struct work {
 	const struct options *options;
-	struct token_writer *training, *validation; /* `validation` is NULL without --validation */
-	unsigned char *block;
-	struct tokenizer *tokenizer; /* NULL: bytes */
+	struct token_shards *training;
+	struct token_writer *validation; /* NULL without --validation */
+	struct tokenizer *tokenizer;     /* NULL: bytes */
 	struct text_encoder *encoder;
+	const char *input; /* the name of what is read */
 	int32_t separator; /* -1: none */
 	uint64_t expected; /* bytes of all inputs; 0: not known */
 	struct progress progress;
@@ -93,7 +92,15 @@ static const struct argp_option option_rows[] = {
 		"(default: each byte is a token)",
 		0 },
 	{ "separator", 's', "TOKEN", 0,
-		"the token to put after each FILE, such as '<|endoftext|>' (default: none)", 0 },
+		"the token to put after each document, such as '<|endoftext|>' (default: none)", 0 },
+	{ "field", 'F', "NAME", 0,
+		"each line of a FILE is a JSON object, whose member NAME has a document, such as \"text\" "
+		"(default: a FILE is one document)",
+		0 },
+	{ "shard-size", 'S', "TOKENS", 0,
+		"write several files of at most so many tokens: those of train.bin are train_000001.bin, "
+		"train_000002.bin and so on (default: one file)",
+		0 },
 	{ "force", 'f', NULL, 0, "replace files that exist (default: refuse)", 0 },
 	{ "quiet", 'q', NULL, 0,
 		"no progress and no summary (default: a summary, and progress on a terminal)", 0 },
@@ -118,6 +125,12 @@ static error_t parse_option(int key, char *arg, struct argp_state *state)
 	case 'V': options->validation_output = arg; return 0;
 	case 't': options->tokenizer = arg; return 0;
 	case 's': options->separator = arg; return 0;
+	case 'F': options->field = arg; return 0;
+	case 'S':
+		if (!number_whole(arg, 1, INT32_MAX, &options->shard_size))
+			argp_error(state, "--shard-size=%s is no number of tokens from 1 to %d", arg,
+				INT32_MAX);
+		return 0;
 	case 'f': options->force = true; return 0;
 	case 'q': options->quiet = true; return 0;
 	case 'v':
@@ -148,7 +161,7 @@ static int check_count(const struct work *work, uint64_t total, struct err *err)
 {
 	uint64_t share = validation_share(work->options, total);
 	const char *name = work->options->output;
-	uint64_t count = total - share, most = token_writer_most(work->training);
+	uint64_t count = total - share, most = token_shards_most(work->training);
 	if (count <= most && work->validation) {
 		name = work->options->validation_output;
 		count = share;
@@ -159,7 +172,7 @@ static int check_count(const struct work *work, uint64_t total, struct err *err)
 	return err_fail(err, EXIT_DATA,
 		"text: couldn't put %" PRIu64
 		" tokens or more into %s: its header counts in an int32, so %" PRIu64
-		" at most; a name that ends in .u16 gets raw tokens without a count",
+		" at most; --shard-size writes several files",
 		count, name, most);
 }
 
@@ -181,58 +194,44 @@ static uint64_t total_size(const struct options *options)
 static int take_ids(void *arg, const int32_t *ids, size_t count, struct err *err)
 {
 	struct work *work = arg;
-	return check_count(work, token_writer_tokens(work->training) + count, err) < 0
+	return check_count(work, token_shards_tokens(work->training) + count, err) < 0
 		? -1
-		: token_writer_add_ids(work->training, ids, count, err);
+		: token_shards_add_ids(work->training, ids, count, err);
 }
 
-static int add_block(struct work *work, const char *name, size_t size, struct err *err)
+static int add_text(void *arg, const char *text, size_t size, struct err *err)
 {
+	struct work *work = arg;
 	if (work->encoder)
-		return text_encoder_add(work->encoder, (char *)work->block, size, err) < 0
-			? err_prefix(err, "%s", name)
+		return text_encoder_add(work->encoder, text, size, err) < 0
+			? err_prefix(err, "%s", work->input)
 			: 0;
-	return check_count(work, token_writer_tokens(work->training) + size, err) < 0
+	return check_count(work, token_shards_tokens(work->training) + size, err) < 0
 		? -1
-		: token_writer_add(work->training, work->block, size, err);
+		: token_shards_add(work->training, (const unsigned char *)text, size, err);
 }
 
-static int end_document(struct work *work, const char *name, struct err *err)
+static int end_document(void *arg, struct err *err)
 {
-	if (!work->encoder)
-		return 0;
-	if (text_encoder_end(work->encoder, err) < 0)
-		return err_prefix(err, "%s", name);
-	return work->separator < 0 ? 0 : take_ids(work, &work->separator, 1, err);
+	struct work *work = arg;
+	return work->encoder ? text_encoder_end_document(work->encoder, err) : 0;
 }
 
-static int add_stream(struct work *work, int fd, const char *name, struct err *err)
+static void count_bytes(void *arg, size_t bytes)
 {
-	for (;;) {
-		ssize_t n = read(fd, work->block, READ_BYTES);
-		if (caught)
-			return err_set(err, "text: ended by signal %d", (int)caught);
-		if (n < 0 && errno == EINTR)
-			continue;
-		if (n < 0)
-			return err_fail(err, io_status_or(errno, EXIT_DATA), "text: couldn't read %s: %m",
-				name);
-		if (n == 0)
-			return end_document(work, name, err);
-		if (add_block(work, name, (size_t)n, err) < 0)
-			return -1;
-		progress_add(&work->progress, (uint64_t)n);
-	}
+	struct work *work = arg;
+	progress_add(&work->progress, bytes);
 }
 
 static int add_input(struct work *work, const char *name, struct err *err)
 {
-	if (strcmp(name, "-") == 0)
-		return add_stream(work, STDIN_FILENO, "standard input", err);
-	AUTO_CLOSE int fd = open(name, O_RDONLY | O_CLOEXEC | O_NOCTTY);
-	if (fd < 0)
-		return err_fail(err, io_status_or(errno, EXIT_DATA), "text: couldn't open %s: %m", name);
-	return add_stream(work, fd, name, err);
+	const struct text_taker taker = { add_text, end_document, count_bytes, work, &caught };
+	work->input = strcmp(name, "-") == 0 ? "standard input" : name;
+	if (text_input_read(name, work->options->field, &taker, err) < 0)
+		return -1;
+	return work->encoder && text_encoder_flush(work->encoder, err) < 0
+		? err_prefix(err, "%s", work->input)
+		: 0;
 }
 
 static int add_inputs(struct work *work, struct err *err)
@@ -248,7 +247,7 @@ static int add_inputs(struct work *work, struct err *err)
 
 static int split(struct work *work, struct err *err)
 {
-	uint64_t total = token_writer_tokens(work->training);
+	uint64_t total = token_shards_tokens(work->training);
 	uint64_t share = validation_share(work->options, total);
 	if (total == 0)
 		return err_fail(err, EXIT_DATA, "text: couldn't make %s: the text is empty",
@@ -260,7 +259,7 @@ static int split(struct work *work, struct err *err)
 			"text: couldn't split off %" PRIu64 " of %" PRIu64
 			" tokens for validation: both files need some",
 			share, total);
-	return token_writer_move_tail(work->training, work->validation, share, err);
+	return token_shards_move_tail(work->training, work->validation, share, err);
 }
 
 /* The training file comes last: where it exists, the validation file exists too. */
@@ -268,7 +267,7 @@ static int commit(struct work *work, struct err *err)
 {
 	if (work->validation && token_writer_commit(work->validation, err) < 0)
 		return -1;
-	return token_writer_commit(work->training, err);
+	return token_shards_commit(work->training, err);
 }
 
 static int32_t vocabulary_of(const struct work *work)
@@ -280,17 +279,15 @@ static int open_outputs(struct work *work, struct err *err)
 {
 	const struct options *options = work->options;
 	const int32_t vocabulary = vocabulary_of(work);
-	work->block = malloc(READ_BYTES);
-	if (!work->block)
-		return err_set(err, "text: no memory");
-	work->training = token_writer_create(options->output, vocabulary, options->force, err);
+	work->training = token_shards_create(options->output, (uint64_t)options->shard_size, vocabulary,
+		options->force, err);
 	if (!work->training || !options->validation)
 		return work->training ? 0 : -1;
 	work->validation =
 		token_writer_create(options->validation_output, vocabulary, options->force, err);
 	if (!work->validation)
 		return -1;
-	if (token_writer_same(work->training, work->validation))
+	if (token_shards_have(work->training, work->validation))
 		return err_fail(err, EXIT_USAGE, "text: --output and --validation-output name one file");
 	return 0;
 }
@@ -308,7 +305,7 @@ static int open_tokenizer(struct work *work, struct err *err)
 	if (options->separator && work->separator < 0)
 		return err_fail(err, EXIT_USAGE, "tokenizer: %s has no token \"%s\" for --separator",
 			options->tokenizer, options->separator);
-	work->encoder = text_encoder_create(work->tokenizer, take_ids, work);
+	work->encoder = text_encoder_create(work->tokenizer, work->separator, take_ids, work);
 	return work->encoder ? 0 : err_set(err, "tokenizer: out of memory");
 }
 
@@ -316,7 +313,8 @@ static int make_tokens(struct work *work, struct err *err)
 {
 	if (open_tokenizer(work, err) < 0 || open_outputs(work, err) < 0)
 		return -1;
-	if (work->expected && !work->encoder && check_count(work, work->expected, err) < 0)
+	if (work->expected && !work->encoder && !work->options->field
+		&& check_count(work, work->expected, err) < 0)
 		return -1;
 	if (add_inputs(work, err) < 0 || split(work, err) < 0)
 		return -1;
@@ -325,8 +323,12 @@ static int make_tokens(struct work *work, struct err *err)
 
 static void summarize(const struct work *work)
 {
-	fprintf(stderr, "muster-tokens: %" PRIu64 " tokens in %s", token_writer_tokens(work->training),
-		work->options->output);
+	const size_t files = token_shards_count(work->training);
+	const char *data = token_shards_pattern(work->training);
+	fprintf(stderr, "muster-tokens: %" PRIu64 " tokens in %s", token_shards_tokens(work->training),
+		data);
+	if (work->options->shard_size)
+		fprintf(stderr, " (%zu file%s)", files, files == 1 ? "" : "s");
 	if (work->validation)
 		fprintf(stderr, ", %" PRIu64 " in %s", token_writer_tokens(work->validation),
 			work->options->validation_output);
@@ -335,8 +337,9 @@ static void summarize(const struct work *work)
 			tokenizer_vocabulary(work->tokenizer));
 	else
 		fputs(" (bytes: vocabulary 256)\n", stderr);
-	progress_next("muster-train --data %s --vocabulary %" PRId32 " --ckpt-dir run1",
-		work->options->output, vocabulary_of(work));
+	const char *quote = files > 1 ? "'" : "";
+	progress_next("muster-train --data %s%s%s --vocabulary %" PRId32 " --ckpt-dir run1", quote,
+		data, quote, vocabulary_of(work));
 }
 
 static int run(const struct options *options)
@@ -351,10 +354,9 @@ static int run(const struct options *options)
 	else if (!options->quiet)
 		summarize(&work);
 	token_writer_destroy(work.validation);
-	token_writer_destroy(work.training);
+	token_shards_destroy(work.training);
 	text_encoder_destroy(work.encoder);
 	tokenizer_close(work.tokenizer);
-	free(work.block);
 	return rc < 0 ? (int)err.status : EXIT_OK;
 }
 

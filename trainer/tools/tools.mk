@@ -10,6 +10,7 @@ endif
 endif
 muster_eval_SOURCES = trainer/tools/muster_eval.c
 muster_eval_LDADD = $(trainer_LIBS) libckptcmd.la libcheckpoint.la libcommon.la
-muster_tokens_SOURCES = trainer/tools/muster_tokens.c
+muster_tokens_SOURCES = trainer/tools/muster_tokens.c \
+	trainer/tools/text_input.c trainer/tools/text_input.h
 muster_tokens_LDADD = libtrainer.a libtext.la libcommon.la
 # End of tools.mk

@@ -227,6 +227,7 @@ static char *random_text(size_t size)
 		"\xe2\x82\xac", "\xd0\xb6\xd0\xb8", "!?", "\t", "'ll ", "A\xcc\x88", " \n", "Hello", "\r\n",
 		"<end>" };
 	char *text = malloc(size + 20);
+	text[0] = '\0';
 	for (size_t at = 0; at < size;)
 		at += (size_t)sprintf(text + at, "%s",
 			parts[(size_t)rand() % (sizeof parts / sizeof *parts)]);
@@ -243,17 +244,24 @@ static struct token_list encode(const struct tokenizer *tokenizer, const char *t
 	return list;
 }
 
+static void end_document(struct text_encoder *encoder)
+{
+	struct err err;
+	assert_int_equal(text_encoder_end_document(encoder, &err), 0);
+	assert_int_equal(text_encoder_flush(encoder, &err), 0);
+}
+
 static void in_many_pieces(const struct tokenizer *tokenizer, const char *text, size_t size)
 {
 	struct token_list whole = encode(tokenizer, text, size), parts = { 0 };
-	struct text_encoder *encoder = text_encoder_create(tokenizer, collect, &parts);
+	struct text_encoder *encoder = text_encoder_create(tokenizer, -1, collect, &parts);
 	struct err err;
 	for (size_t at = 0, n; at < size; at += n) {
 		n = (size_t)rand() % 300000;
 		n = n < size - at ? n : size - at;
 		assert_int_equal(text_encoder_add(encoder, text + at, n, &err), 0);
 	}
-	assert_int_equal(text_encoder_end(encoder, &err), 0);
+	end_document(encoder);
 	assert_int_equal(parts.count, whole.count);
 	assert_memory_equal(parts.ids, whole.ids, whole.count * sizeof *whole.ids);
 	text_encoder_destroy(encoder);
@@ -309,6 +317,41 @@ static void a_text_has_its_tokens_however_it_is_cut(void **state)
 	}
 }
 
+/* Documents of all sizes, also empty ones, in pieces: each has the tokens that it has alone, and a
+ * separator after it. */
+static void documents_do_not_touch(void **state)
+{
+	static const size_t sizes[] = { 0, 1, 7, 0, 3000, 2500000, 10, 900000, 0, 40000, 1200000, 1 };
+	struct tokenizer *tokenizer = open_parts(&(struct parts) { 0 });
+	const int32_t separator = 3;
+	struct token_list parts = { 0 }, wanted = { 0 };
+	struct err err;
+	struct text_encoder *encoder = text_encoder_create(tokenizer, separator, collect, &parts);
+	(void)state;
+	for (size_t i = 0; i < sizeof sizes / sizeof *sizes; i++) {
+		char *text = random_text(sizes[i]);
+		const size_t size = strlen(text);
+		struct token_list alone = encode(tokenizer, text, size);
+		assert_int_equal(token_list_append(&wanted, alone.ids, alone.count, &err), 0);
+		assert_int_equal(token_list_append(&wanted, &separator, 1, &err), 0);
+		for (size_t at = 0, n; at < size; at += n) {
+			n = 1 + (size_t)rand() % 300000;
+			n = n < size - at ? n : size - at;
+			assert_int_equal(text_encoder_add(encoder, text + at, n, &err), 0);
+		}
+		assert_int_equal(text_encoder_end_document(encoder, &err), 0);
+		free(alone.ids);
+		free(text);
+	}
+	assert_int_equal(text_encoder_flush(encoder, &err), 0);
+	assert_int_equal(parts.count, wanted.count);
+	assert_memory_equal(parts.ids, wanted.ids, wanted.count * sizeof *wanted.ids);
+	text_encoder_destroy(encoder);
+	free(wanted.ids);
+	free(parts.ids);
+	tokenizer_close(tokenizer);
+}
+
 static void a_bad_byte_of_a_long_document_is_named(void **state)
 {
 	struct tokenizer *tokenizer = open_parts(&(struct parts) { 0 });
@@ -317,16 +360,18 @@ static void a_bad_byte_of_a_long_document_is_named(void **state)
 	char *text = random_text(5 << 20);
 	const size_t size = strlen(text), bad = 4500000;
 	(void)state;
-	struct text_encoder *encoder = text_encoder_create(tokenizer, collect, &list);
+	struct text_encoder *encoder = text_encoder_create(tokenizer, -1, collect, &list);
 	/* A document before it does not count. */
 	assert_int_equal(text_encoder_add(encoder, "hello", 5, &err), 0);
-	assert_int_equal(text_encoder_end(encoder, &err), 0);
+	end_document(encoder);
 	assert_int_equal(list.count, 1);
 	memset(text + bad, 'a', 4);
 	text[bad + 2] = '\xff';
 	int rc = text_encoder_add(encoder, text, size, &err);
 	if (rc == 0)
-		rc = text_encoder_end(encoder, &err);
+		rc = text_encoder_end_document(encoder, &err);
+	if (rc == 0)
+		rc = text_encoder_flush(encoder, &err);
 	assert_int_equal(rc, -1);
 	const char *said = strstr(err.text, "at offset ");
 	assert_non_null(said);
@@ -346,6 +391,7 @@ int main(void)
 		cmocka_unit_test(what_is_no_utf8_is_named_by_its_offset),
 		cmocka_unit_test(what_is_not_understood_is_refused_by_name),
 		cmocka_unit_test(a_text_has_its_tokens_however_it_is_cut),
+		cmocka_unit_test(documents_do_not_touch),
 		cmocka_unit_test(a_bad_byte_of_a_long_document_is_named),
 	};
 	return cmocka_run_group_tests(tests, NULL, NULL);
