@@ -49,6 +49,7 @@ dist_pictures_DATA = \
 	doc/images/how-it-works.svg \
 	doc/images/report.png \
 	doc/images/site.png \
+	doc/images/top.png \
 	doc/images/two-runs.svg
 own_folders += $(guidedir) $(picturesdir) $(documentsdir) $(examplesdir) $(docdir)
 EXTRA_DIST += doc/images/how-it-works.dot doc/images/draw.sh
