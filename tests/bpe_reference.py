@@ -1,12 +1,13 @@
 # SPDX-License-Identifier: Apache-2.0
 """Holds BPE tokenizers of Muster's against Hugging Face's tokenizers and tiktoken.
 
-    bpe_reference.py TEXT_TOKENS FOLDER
+    bpe_reference.py TEXT_TOKENS FOLDER [VOCABULARIES]
 
 TEXT_TOKENS is tests/tools/text_tokens. Tokenizers of the shapes of GPT-2's, Llama 3's and Qwen2's
-are trained in FOLDER on words of many scripts. All must give the same tokens for text of five
-scripts and for random strings of assigned characters, among them added tokens and spaces of all
-kinds; and refuse what is not UTF-8 with its offset.
+are trained in FOLDER on words of many scripts. VOCABULARIES is the folder in which the package
+litellm keeps those of some models. All must give the same tokens for text of many scripts and for
+random strings of assigned characters, among them added tokens and spaces of all kinds; and refuse
+what is not UTF-8 with its offset.
 """
 import json
 import os
@@ -20,11 +21,19 @@ import tiktoken
 from tokenizers import AddedToken, Regex, Tokenizer, models, normalizers, pre_tokenizers, trainers
 
 sys.path.append(os.path.join(os.path.dirname(os.path.abspath(__file__)), "lib"))
-from byte_level import bytes_of  # noqa: E402
+from byte_level import bytes_of, text_of  # noqa: E402
 
 WORD = (r"(?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}%s| ?[^\s\p{L}\p{N}]+[\r\n]*"
         r"|\s*[\r\n]+|\s+(?!\S)|\s+")
 GPT2 = r"'s|'t|'re|'ve|'m|'ll|'d| ?\p{L}+| ?\p{N}+| ?[^\s\p{L}\p{N}]+|\s+(?!\S)|\s+"
+O200K = "|".join([
+    r"[^\r\n\p{L}\p{N}]?[\p{Lu}\p{Lt}\p{Lm}\p{Lo}\p{M}]*[\p{Ll}\p{Lm}\p{Lo}\p{M}]+"
+    r"(?i:'s|'t|'re|'ve|'m|'ll|'d)?",
+    r"[^\r\n\p{L}\p{N}]?[\p{Lu}\p{Lt}\p{Lm}\p{Lo}\p{M}]+[\p{Ll}\p{Lm}\p{Lo}\p{M}]*"
+    r"(?i:'s|'t|'re|'ve|'m|'ll|'d)?",
+    r"\p{N}{1,3}", r" ?[^\s\p{L}\p{N}]+[\r\n/]*", r"\s*[\r\n]+", r"\s+(?!\S)", r"\s+"])
+# The encodings of tiktoken's, by the patterns that their tokenizer.json have.
+ENCODINGS = {"p50k_base": GPT2, "cl100k_base": WORD % "{1,3}", "o200k_base": O200K}
 PATTERNS = {"gpt2": GPT2, "llama3": WORD % "{1,3}", "qwen2": WORD % ""}
 SCRIPTS = {"latin": (0x61, 0x7a), "greek": (0x3b1, 0x3c9), "cyrillic": (0x430, 0x44f),
            "arabic": (0x627, 0x64a), "devanagari": (0x905, 0x939), "han": (0x4e00, 0x4eff),
@@ -80,6 +89,60 @@ def by_tiktoken(name, path):
                              special_tokens=special)
 
 
+def merge_of(token, ranks):
+    """The two tokens from which BPE makes this one."""
+    parts = [token[i:i + 1] for i in range(len(token))]
+    while len(parts) > 2:
+        pairs = [(ranks.get(parts[i] + parts[i + 1], len(ranks)), i) for i in range(len(parts) - 1)]
+        at = min(pair for pair in pairs if pair[0] < ranks[token])[1]
+        parts[at:at + 2] = [parts[at] + parts[at + 1]]
+    return [text_of(part) for part in parts]
+
+
+def save_encoding(encoding, path):
+    """The tokenizer.json of an encoding of tiktoken's."""
+    ranks = encoding._mergeable_ranks
+    merges = [merge_of(token, ranks) for token in sorted(ranks, key=ranks.get) if len(token) > 1]
+    split = {"type": "Split", "pattern": {"Regex": ENCODINGS[encoding.name]},
+             "behavior": "Isolated", "invert": False}
+    level = {"type": "ByteLevel", "add_prefix_space": False, "trim_offsets": True,
+             "use_regex": False}
+    special = [{"id": number, "content": text, "single_word": False, "lstrip": False,
+                "rstrip": False, "normalized": False, "special": True}
+               for text, number in encoding._special_tokens.items()]
+    json.dump({"version": "1.0", "added_tokens": special, "normalizer": None,
+               "pre_tokenizer": {"type": "Sequence", "pretokenizers": [split, level]},
+               "post_processor": None, "decoder": level,
+               "model": {"type": "BPE", "dropout": None, "unk_token": None,
+                         "continuing_subword_prefix": None, "end_of_word_suffix": None,
+                         "fuse_unk": False, "byte_fallback": False, "ignore_merges": True,
+                         "vocab": {text_of(token): rank for token, rank in ranks.items()},
+                         "merges": merges}}, open(path, "w", encoding="utf-8"))
+
+
+def without_normalizer(source, path):
+    value = json.load(open(source, encoding="utf-8"))
+    value["normalizer"] = None  # NFKC, which is not ours
+    json.dump(value, open(path, "w", encoding="utf-8"))
+
+
+def hold_real(program, folder, vocabularies, texts):
+    os.environ["TIKTOKEN_CACHE_DIR"] = vocabularies
+    for name in ENCODINGS:
+        encoding = tiktoken.get_encoding(name)
+        path = os.path.join(folder, f"{name}.json")
+        save_encoding(encoding, path)
+        hold(name, program, path, texts,
+             lambda one: encoding.encode(one, allowed_special="all"))
+        print(f"{name}: {encoding.n_vocab} tokens of tiktoken's are equal")
+    path = os.path.join(folder, "anthropic.json")
+    without_normalizer(os.path.join(vocabularies, "anthropic_tokenizer.json"), path)
+    tokenizer = Tokenizer.from_file(path)
+    hold("anthropic", program, path, texts,
+         lambda one: tokenizer.encode(one, add_special_tokens=False).ids)
+    print(f"anthropic: {tokenizer.get_vocab_size()} tokens of tokenizers' are equal")
+
+
 def ours(program, path, texts):
     data = b"".join(struct.pack("<I", len(text)) + text for text in texts)
     run = subprocess.run([program, path], input=data, stdout=subprocess.PIPE, check=True)
@@ -109,13 +172,13 @@ def hold(name, program, path, texts, answer):
         assert line == expected, (name, text, line, expected)
 
 
-def main(program, folder):
+def main(program, folder, vocabularies=None):
     chance = random.Random(20261127)
     assigned = [chr(c) for c in range(0x110000)
                 if unicodedata.category(chr(c)) not in ("Cn", "Cs", "Co")]
     text = words(chance, 60000)
     texts = [random_string(chance, assigned) for _ in range(10000)]
-    long = words(chance, 300000)
+    long = words(chance, 340000)
     for name in PATTERNS:
         tokenizer, path = make(name, text, folder)
         encode = lambda one: tokenizer.encode(one, add_special_tokens=False).ids
@@ -130,6 +193,8 @@ def main(program, folder):
         bad = [b"good\xffbad", b"\xc0\x80", "x\u00e9".encode()[:-1], b"ab\xed\xa0\x80"]
         for line, offset in zip(ours(program, path, bad), (4, 0, 1, 2)):
             assert f"at offset {offset} is not UTF-8" in line, line
+    if vocabularies:
+        hold_real(program, folder, vocabularies, texts + [long])
 
 
 main(*sys.argv[1:])

@@ -84,11 +84,15 @@ unittests() {
 @test "BPE tokens are those of tokenizers and tiktoken" {
     why=$(newest tokenizers tokenizers tiktoken) || skip "$why"
     [ -x "$MUSTER_BUILD/tests/tools/text_tokens" ] || skip "this build has no BPE tokenizers"
-    run "$MUSTER_BUILD/venv-tokenizers/bin/python" "$MUSTER_TOP/tests/bpe_reference.py" \
-        "$MUSTER_BUILD/tests/tools/text_tokens" "$BATS_TEST_TMPDIR"
+    cd "$BATS_TEST_TMPDIR"
+    # For the vocabularies of some models, which it ships.
+    local python=$MUSTER_BUILD/venv-tokenizers/bin/python
+    "$python" -m pip install -q --no-deps --target litellm litellm
+    run "$python" "$MUSTER_TOP/tests/bpe_reference.py" "$MUSTER_BUILD/tests/tools/text_tokens" \
+        "$BATS_TEST_TMPDIR" litellm/litellm/litellm_core_utils/tokenizers
     echo "$output"
     [ "$status" -eq 0 ]
-    [ "$(grep -c ' are equal$' <<<"$output")" -eq 3 ]
+    [ "$(grep -c ' are equal$' <<<"$output")" -eq 7 ]
 }
 
 @test "the examples send a run to MLflow and to W&B" {

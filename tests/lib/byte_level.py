@@ -12,3 +12,7 @@ BYTE_OF = {character: byte for byte, character in CHARACTER_OF.items()}
 
 def bytes_of(token):
     return bytes(BYTE_OF[character] for character in token)
+
+
+def text_of(data):
+    return "".join(CHARACTER_OF[byte] for byte in data)
