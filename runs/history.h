@@ -25,7 +25,7 @@ struct history_row {
 	uint32_t job;
 	int attempt; /* Slurm's restart count */
 	int number;  /* index among all attempts in the directory, from 0: N of its metrics-N.jsonl */
-	const char *nodes; /* points into the attempt's record */
+	const char *nodes, *machine, *version; /* point into the attempt's record; "": not known */
 	int world_size;
 	int64_t steps; /* of the whole run; 0: not known */
 	int64_t from;  /* the step resumed from; -1: a fresh start */

@@ -147,15 +147,16 @@ static json_t *notices_json(const struct history_row *row, double began)
 static json_t *attempt_json(const struct run *run, size_t n)
 {
 	const struct history_row *row = &run->rows[n];
-	return json_pack("{s:i, s:I, s:i, s:f, s:s, s:i, s:I, s:I, s:s, s:s, s:o, s:o, s:o, s:o, s:o, "
-					 "s:o, s:o, s:o}",
+	return json_pack(
+		"{s:i, s:I, s:i, s:f, s:s, s:s, s:s, s:i, s:I, s:I, s:s, s:s, s:o, s:o, s:o, s:o, s:o, "
+		"s:o, s:o, s:o}",
 		"number", row->number, "job", (json_int_t)row->job, "attempt", row->attempt, "began",
-		row->began, "nodes", row->nodes, "ranks", row->world_size, "from", (json_int_t)row->from,
-		"last", (json_int_t)row->last, "end", history_end_name(row->end), "why", row->why,
-		"seconds", number(row->seconds), "lost", number(row->lost), "waited", number(row->waited),
-		"queued", number(row->queued), "starting", number(run_starting(run, n)), "saving",
-		number(run_saving(run, n)), "saves", saves_json(run, n), "notices",
-		notices_json(row, run->rows[0].began));
+		row->began, "nodes", row->nodes, "machine", row->machine, "version", row->version, "ranks",
+		row->world_size, "from", (json_int_t)row->from, "last", (json_int_t)row->last, "end",
+		history_end_name(row->end), "why", row->why, "seconds", number(row->seconds), "lost",
+		number(row->lost), "waited", number(row->waited), "queued", number(row->queued), "starting",
+		number(run_starting(run, n)), "saving", number(run_saving(run, n)), "saves",
+		saves_json(run, n), "notices", notices_json(row, run->rows[0].began));
 }
 
 /* ---- a run ---- */

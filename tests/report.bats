@@ -86,6 +86,7 @@ END
     words two.dom | tee two.words
     grep -q '^whole has done 100 steps in 1 attempt and .*Nothing interrupted it\.' two.words
     grep -q '^cut has done 100 steps in 4 attempts and .*: finished\. 3 interruptions cost ' two.words
+    grep -q "Rank 0 ran on .* CPUs\?, .*), Muster [0-9]" two.words
     grep -q '^cut and whole: all 100 common steps have the same loss, bit for bit\.$' two.words
     for title in Loss "Learning rate" "Gradient norm" "Tokens a second" "Milliseconds a step"; do
         grep -qx "$title" two.words

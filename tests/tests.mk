@@ -25,6 +25,7 @@ endif
 include tests/shim/shim.mk
 include tests/fakes/fakes.mk
 include tests/unit/bench/bench.mk
+include tests/unit/checkpoint/attempt/attempt.mk
 include tests/unit/checkpoint/client/client.mk
 include tests/unit/checkpoint/directory/directory.mk
 include tests/unit/checkpoint/format/format.mk

@@ -2,6 +2,8 @@
 /* Rank 0 opens, claims and closes the checkpoint directory around an attempt. In between, a thread
  * keeps the heartbeat and records notices, since the main thread may be busy for longer than either
  * may wait. */
+#include "config.h"
+
 #include "checkpoint/attempt/folder.h"
 
 #include <errno.h>
@@ -13,6 +15,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "checkpoint/attempt/machine.h"
 #include "checkpoint/directory/attempts.h"
 #include "checkpoint/directory/save_schedule.h"
 #include "checkpoint/directory/remove.h"
@@ -179,6 +182,8 @@ static int append_start(struct folder *folder, struct err *err)
 		.started = folder->job.started,
 		.steps = folder->job.steps };
 	snprintf(record.nodes, sizeof record.nodes, "%s", node_list(&folder->ident));
+	snprintf(record.version, sizeof record.version, "%s", PACKAGE_VERSION);
+	machine_text(record.machine);
 	return append(folder, &record, err) < 0 ? -1 : remember(folder, &record, err);
 }
 

@@ -39,6 +39,12 @@ static void set_time(json_t *object, const char *name, double time)
 		json_object_set_new(object, name, json_real(time));
 }
 
+static void set_words(json_t *object, const char *name, const char *words)
+{
+	if (words[0])
+		json_object_set_new(object, name, json_string(words));
+}
+
 static json_t *encode(const struct attempts_record *record)
 {
 	double time = record->time > 0 ? record->time : clock_wall();
@@ -48,6 +54,8 @@ static json_t *encode(const struct attempts_record *record)
 	if (record->event == ATTEMPTS_START) {
 		json_object_set_new(object, "world_size", json_integer(record->world_size));
 		json_object_set_new(object, "nodes", json_string(record->nodes));
+		set_words(object, "machine", record->machine);
+		set_words(object, "version", record->version);
 		set_time(object, "submitted", record->submitted);
 		set_time(object, "started", record->started);
 		set_time(object, "limit", record->limit);
@@ -130,6 +138,8 @@ static bool decode(const json_t *object, struct attempts_record *record)
 	};
 	record_text(record->cluster, sizeof record->cluster, json_object_get(object, "cluster"));
 	record_text(record->nodes, sizeof record->nodes, json_object_get(object, "nodes"));
+	record_text(record->machine, sizeof record->machine, json_object_get(object, "machine"));
+	record_text(record->version, sizeof record->version, json_object_get(object, "version"));
 	record_text(record->why, sizeof record->why, json_object_get(object, "why"));
 	return true;
 }

@@ -183,6 +183,13 @@ function timeline() {
   return made;
 }
 
+// On which machines, and by which version: "AMD EPYC (2 CPUs, 25 GB), Muster 0.2.0".
+function machines(run) {
+  const all = run.attempts.filter((a) => a.machine).map((a) => `${a.machine}, Muster ${a.version}`);
+  const each = [...new Set(all)];
+  return each.length ? `Rank 0 ran on ${each.join("; ")}. ` : "";
+}
+
 function attemptsTable(run) {
   const heads = ["attempt", "began", "nodes"].map((text) => ({ text })).concat(
     ["ranks", "from step", "last step"].map((text) => ({ text, numeric: true })),
@@ -198,7 +205,7 @@ function attemptsTable(run) {
     seconds(a.waited), seconds(cost(run, i)), a.why || "–"] }));
   return element("details", run.attempts.length < 12 ? { open: "" } : {},
     element("summary", {}, `The attempts of ${run.name}, one by one`), table(heads, rows),
-    element("p", { class: "faint" }, "What an interruption cost: the steps done again, the wait, " +
+    element("p", { class: "faint" }, machines(run) + "What an interruption cost: the steps done again, the wait, " +
       "and the next attempt's time to its first step."));
 }
 
