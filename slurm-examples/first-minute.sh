@@ -62,6 +62,14 @@ finish() {
 	PID=
 }
 
+# Tells the first loss once it is there.
+tell_first() {
+	until [ -n "$(last_step killed)" ] || ! kill -0 "$PID" 2>/dev/null; do
+		sleep 0.05
+	done
+	say "the first loss is there: $(muster-curve killed 2>/dev/null | head -n 1 | cut -d' ' -f3)"
+}
+
 # Kills the training in the middle.
 kill_in_the_middle() {
 	until [ "$(last_step killed)" -ge $((STEPS / 2)) ] 2>/dev/null; do
@@ -94,6 +102,7 @@ main() {
 		fail "couldn't make tokens"
 	say "training a GPT-2 of 2 layers on $(wc -c <text) bytes of Muster's documents"
 	begin killed
+	tell_first
 	kill_in_the_middle
 	begin killed
 	finish killed

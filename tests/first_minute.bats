@@ -28,6 +28,7 @@ END
         run timeout $((5 * HANG)) "$MUSTER_TOP/slurm-examples/first-minute.sh"
         echo "$output"
         [ "$status" -eq 0 ]
+        [[ $output = *"the first loss is there: "[0-9]* ]]
         [[ $output = *"killed by SIGKILL after step "*" of 200"* ]]
         [[ $output = *"all 200 losses and the final weights are equal, bit for bit; loss "* ]]
         [[ $output =~ "the model writes:"$'\n'"    Muster " ]]

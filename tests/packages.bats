@@ -202,6 +202,7 @@ make_root() {
     echo "$output"
     [ "$status" -eq 0 ]
     [[ $output = *"all 1000 losses and the final weights are equal, bit for bit"* ]]
+    echo "# $(grep 'the first loss' <<<"$output")" >&3
     rm -rf "$ROOT"/var/tmp/muster-first-minute-*
 }
 
