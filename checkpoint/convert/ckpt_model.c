@@ -2,7 +2,10 @@
 /* Reads a GPT-2 from a checkpoint; every byte is hashed before it is used. */
 #include "config.h"
 
+#include <errno.h>
 #include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
 
 #include "checkpoint/convert/model_source.h"
 #include "checkpoint/load/ckpt.h"
@@ -83,5 +86,24 @@ struct model_source *ckpt_model_open(const char *path, struct err *err)
 	if (open_model(model, path, err) == 0)
 		return &model->source;
 	close_model(&model->source);
+	return NULL;
+}
+
+struct model_source *model_source_open_any(const char *path, struct err *err)
+{
+	struct ckpt_place place;
+	struct err ignored;
+	if (ckpt_place_is_step(path))
+		return ckpt_model_open(path, err);
+	const bool is_ckpt_dir = ckpt_place_open(&place, path, NULL, &ignored) == 0;
+	ckpt_place_close(&place);
+	if (is_ckpt_dir)
+		return ckpt_model_open(path, err);
+	if (access(path, F_OK) == 0)
+		return model_source_open(path, err);
+	err_fail(err, EXIT_USAGE,
+		"model: couldn't find %s: %s; give a checkpoint, a Hugging Face directory or a model file "
+		"of llm.c",
+		path, strerror(errno));
 	return NULL;
 }

@@ -1,14 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Chooses the provider that can read a path: a directory is Hugging Face's, unless it holds
- * checkpoints; a file is llm.c's. */
+/* Chooses the provider that can read a path: a directory is Hugging Face's, a file is llm.c's. */
 #include "checkpoint/convert/model_source.h"
 
 #include <errno.h>
 #include <string.h>
 #include <sys/stat.h>
-#include <unistd.h>
-
-#include "checkpoint/load/ckpt_place.h"
 
 struct model_source *model_source_open(const char *path, struct err *err)
 {
@@ -24,24 +20,5 @@ struct model_source *model_source_open(const char *path, struct err *err)
 	if (S_ISREG(st.st_mode))
 		return llmc_model_open(path, err);
 	err_fail(err, EXIT_USAGE, "model: %s is neither a directory nor a file", path);
-	return NULL;
-}
-
-struct model_source *model_source_open_any(const char *path, struct err *err)
-{
-	struct ckpt_place place;
-	struct err ignored;
-	if (ckpt_place_is_step(path))
-		return ckpt_model_open(path, err);
-	const bool is_ckpt_dir = ckpt_place_open(&place, path, NULL, &ignored) == 0;
-	ckpt_place_close(&place);
-	if (is_ckpt_dir)
-		return ckpt_model_open(path, err);
-	if (access(path, F_OK) == 0)
-		return model_source_open(path, err);
-	err_fail(err, EXIT_USAGE,
-		"model: couldn't find %s: %s; give a checkpoint, a Hugging Face directory or a model file "
-		"of llm.c",
-		path, strerror(errno));
 	return NULL;
 }
