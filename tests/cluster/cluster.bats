@@ -84,7 +84,8 @@ processes() { grep -ls "$(cluster status dir)/own " /proc/[0-9]*/mountinfo | cut
             "DUE TO JOB NOT ENDING WITH SIGNALS ***" >>"$log"
     }
     resumed() {
-        drain "Kill task failed"
+        cluster run --user root scontrol update NodeName=n2 State=DRAIN Reason="Kill task failed"
+        no_node_drained
         wait_for 60 node_is n2 idle
         [ "$(wc -l <"$MUSTER_SLURM_FAULTS")" -eq "$1" ]
     }
@@ -108,6 +109,7 @@ processes() { grep -ls "$(cluster status dir)/own " /proc/[0-9]*/mountinfo | cut
     resumed 2
     drain "the epilog failed"
     node_is n2 drained
+    ! no_node_drained || false
     cluster run --user root scontrol update NodeName=n2 State=RESUME
     wait_for 60 all_idle
 }

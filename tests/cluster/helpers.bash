@@ -142,9 +142,9 @@ told_nobody() {
         END { exit !found }' "$(cluster status log)/slurmd-$1.log"
 }
 
-# resume_drained: for each teardown. While a slurmstepd tries to reach an srun that is gone, Slurm
-# may take its step for unkillable and drain the node, which the job's next attempt and the next
-# test need.
+# resume_drained: for each teardown, and before a look at the nodes. While a slurmstepd tries to
+# reach an srun that is gone, Slurm may take its step for unkillable and drain the node, which the
+# job's next attempt and the next test need.
 resume_drained() {
     local name
     [ "$(id -u)" = 0 ] || return 0
@@ -315,7 +315,10 @@ cluster_pids() {
 
 # Whether a node's state, as sinfo prints it, is the one given ("idle", "down*", …).
 node_is() { [ "$(cluster run sinfo -h -p spot -n "$1" -o %T)" = "$2" ]; }
-no_node_drained() { [ -z "$(cluster run sinfo -h -t drain,fail,down -o '%n %E')" ]; }
+# No node is out of use. A known fault of Slurm's own may come in this moment.
+no_node_drained() {
+    resume_drained && [ -z "$(cluster run sinfo -h -t drain,fail,down -o '%n %E')" ]
+}
 all_idle() { [ "$(cluster run sinfo -h -p spot -o %T | sort -u)" = idle ]; }
 
 # Seconds within which a node is idle again whose ranks have asked those of the three others in
