@@ -74,7 +74,9 @@ find_installed() {
 	BIN=$(command -v muster-train) ||
 		fail "there is no muster-train in PATH: apt-get install muster, or start this in a checkout"
 	BIN=${BIN%/*}
-	release=$(srun --version | grep -o '[0-9][0-9]\.[0-9][0-9]' | head -n 1)
+	# Without a slurm.conf srun tells no version.
+	release=$({ slurmd -V || srun --version; } 2>/dev/null |
+		grep -o '[0-9][0-9]\.[0-9][0-9]' | head -n 1)
 	for folder in /usr/lib/*/muster/slurm-"$release" /usr/lib64/muster/slurm-"$release" \
 		"${BIN%/*}/lib/slurm"; do
 		PLUGIN=$folder/spank_muster.so

@@ -206,19 +206,28 @@ make_root() {
     rm -rf "$ROOT"/var/tmp/muster-first-minute-*
 }
 
-@test "the quickstart takes what the packages have, and the plugin for the Slurm that is there" {
+# As a machine of its own would: a copy of the root becomes "/", since what joins a namespace comes
+# to the "/" of that.
+as_machine() {
+    unshare -m bash -e -c '
+        mount --make-rprivate / && mount --bind "$0" "$0" && cd "$0"
+        mount -t proc proc proc && mount --rbind /sys sys && mount --rbind /dev dev
+        mkdir -p old && pivot_root . old && cd / && umount -l /old
+        export HOME=/root PATH=/usr/sbin:/usr/bin:/sbin:/bin
+        unset TMPDIR
+        exec "$@"' "$@"
+}
+
+@test "the quickstart runs from the packages, with the plugin for the Slurm that it installs" {
     [ -e "$ROOT/usr/bin/muster-train" ] || skip "nothing is installed"
-    run in_root /usr/share/doc/muster/examples/tests/cluster/cluster --help
+    cp -a "$ROOT" machine
+    cp /etc/resolv.conf machine/etc/
+    run timeout $((20 * HANG)) bash -c "$(declare -f as_machine)
+        as_machine $PWD/machine /usr/share/doc/muster/examples/quickstart.sh" 3>&-
     echo "$output"
-    [[ $output = *"usage: cluster COMMAND"* ]]
-    # Up to the cluster itself, which needs networks of its own.
-    in_root cp -r /usr/share/doc/muster/examples /tmp
-    printf '#!/bin/sh\necho "$*" >>/tmp/asked\nexit 1\n' >"$ROOT/tmp/examples/tests/cluster/cluster"
-    run -1 in_root /tmp/examples/quickstart.sh
-    echo "$output"
-    [[ $output = *"FAIL: couldn't start the cluster"* ]]
-    [ "$(head -n 1 "$ROOT/tmp/asked")" = "up 4 --plugin $PLUGIN/spank_muster.so" ]
-    rm -rf "$ROOT"/tmp/examples "$ROOT"/var/tmp/muster-quickstart
+    [ "$status" -eq 0 ]
+    [[ ${lines[-1]} = "quickstart: PASS: 2 preemptions, "* ]]
+    rm -rf --one-file-system machine
 }
 
 @test "nothing is left of them after their removal" {
