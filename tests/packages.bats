@@ -50,7 +50,9 @@ built_names() { built | sed 's|.*/||; s/_.*//' | sort | paste -sd ' '; }
     built
     [ "$(built_names)" = "libmuster-dev libmuster0 muster muster-ckptd muster-doc \
 muster-slurm-plugin-$RELEASE muster-tools muster-train python3-muster" ]
-    run lintian --pedantic --fail-on error,warning,pedantic debian/*.changes
+    # lintian leaves files in its TMPDIR.
+    mkdir tmp
+    run env TMPDIR="$PWD/tmp" lintian --pedantic --fail-on error,warning,pedantic debian/*.changes
     echo "$output"
     [ "$status" -eq 0 ]
 }
