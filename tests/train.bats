@@ -23,7 +23,8 @@ setup() { cd "$BATS_FILE_TMPDIR" || return; }
 @test "on a terminal every step but the last tells how long the rest takes, elsewhere none" {
     command -v script >/dev/null || skip "no script(1): apt-get install bsdutils"
     export -f train
-    script -qec 'bash -c "train watched --steps 20"' typescript >/dev/null
+    # Not every shell hands functions on.
+    SHELL=/bin/bash script -qec "train watched --steps 20" typescript >/dev/null
     [ "$(grep -c '^step .* ms .*  [0-9][0-9a-z ]* left' typescript)" -eq 19 ]
     run grep ' left' whole.out
     [ "$status" -eq 1 ]
