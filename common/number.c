@@ -3,7 +3,9 @@
  * first. */
 #include "common/number.h"
 
+#include <argp.h>
 #include <errno.h>
+#include <inttypes.h>
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -30,6 +32,16 @@ bool number_whole(const char *text, int64_t least, int64_t most, int64_t *value)
 		return false;
 	*value = number;
 	return true;
+}
+
+int64_t number_option(struct argp_state *state, const char *name, const char *text, int64_t least,
+	int64_t most)
+{
+	int64_t value = 0;
+	if (!number_whole(text, least, most, &value))
+		argp_error(state, "--%s=%s is no whole number from %" PRId64 " to %" PRId64, name, text,
+			least, most);
+	return value;
 }
 
 bool number_u64(const char *text, uint64_t *value)

@@ -8,12 +8,18 @@
 #include <stddef.h>
 #include <stdint.h>
 
+struct argp_state; /* of argp.h */
+
 /* Decimal digits, after a minus if `least` is below 0; no space, no plus, nothing after them.
  * False, with *value unchanged, for anything else and for a number outside `least` to `most`. */
 bool number_whole(const char *text, int64_t least, int64_t most, int64_t *value);
 
 /* The same for all 64 bits, without leading zeros. */
 bool number_u64(const char *text, uint64_t *value);
+
+/* The number that an option of argp's has; argp_error() for what is none in that range. */
+int64_t number_option(struct argp_state *state, const char *name, const char *text, int64_t least,
+	int64_t most);
 
 /* A finite number as strtod reads it, from `least` to `most`. */
 bool number_real(const char *text, double least, double most, double *value);

@@ -40,23 +40,19 @@ static const struct argp_option option_rows[] = {
 	{ 0 },
 };
 
-static int64_t parse_count(const char *name, const char *text, int64_t low,
-	struct argp_state *state)
-{
-	int64_t value = 0;
-	if (!number_whole(text, low, INT64_MAX, &value))
-		argp_error(state, "--%s=%s is no whole number of at least %lld", name, text,
-			(long long)low);
-	return value;
-}
-
 static error_t parse_option(int key, char *arg, struct argp_state *state)
 {
 	struct options *options = state->input;
 	switch (key) {
-	case 'n': options->policy.keep_last = (size_t)parse_count("keep-last", arg, 1, state); return 0;
-	case 'k': options->policy.keep_every = parse_count("keep-every", arg, 0, state); return 0;
-	case 'b': options->policy.keep_best = (size_t)parse_count("keep-best", arg, 0, state); return 0;
+	case 'n':
+		options->policy.keep_last = (size_t)number_option(state, "keep-last", arg, 1, INT64_MAX);
+		return 0;
+	case 'k':
+		options->policy.keep_every = number_option(state, "keep-every", arg, 0, INT64_MAX);
+		return 0;
+	case 'b':
+		options->policy.keep_best = (size_t)number_option(state, "keep-best", arg, 0, INT64_MAX);
+		return 0;
 	case 'd': options->dry_run = true; return 0;
 	case ARGP_KEY_SUCCESS:
 		if (options->policy.keep_last == 0)

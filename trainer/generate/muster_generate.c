@@ -71,16 +71,6 @@ static const struct argp_option options[] = {
 	{ 0 },
 };
 
-static int64_t parse_count(const char *name, const char *text, int64_t least, int64_t most,
-	struct argp_state *state)
-{
-	int64_t value = 0;
-	if (!number_whole(text, least, most, &value))
-		argp_error(state, "--%s=%s is no whole number from %" PRId64 " to %" PRId64, name, text,
-			least, most);
-	return value;
-}
-
 static double parse_real(const char *name, const char *text, double least, double most,
 	struct argp_state *state)
 {
@@ -109,18 +99,18 @@ static error_t parse_one(int key, char *arg, struct argp_state *state)
 	switch (key) {
 	case 'p': given->prompt = arg; return 0;
 	case KEY_PROMPT_FILE: given->prompt_file = arg; return 0;
-	case 'n': given->tokens = parse_count("tokens", arg, 0, INT32_MAX, state); return 0;
-	case 'c': given->count = parse_count("count", arg, 1, INT32_MAX, state); return 0;
+	case 'n': given->tokens = number_option(state, "tokens", arg, 0, INT32_MAX); return 0;
+	case 'c': given->count = number_option(state, "count", arg, 1, INT32_MAX); return 0;
 	case 't': given->choice.temperature = parse_real("temperature", arg, 0, 100, state); return 0;
 	case KEY_TOP_K:
-		given->choice.top_k = (size_t)parse_count("top-k", arg, 0, INT32_MAX, state);
+		given->choice.top_k = (size_t)number_option(state, "top-k", arg, 0, INT32_MAX);
 		return 0;
 	case KEY_TOP_P: given->choice.top_p = parse_real("top-p", arg, 0, 1, state); return 0;
 	case 's': parse_seed(arg, &given->choice.seed, state); return 0;
 	case KEY_TOKENIZER: given->tokenizer_path = arg; return 0;
 	case KEY_IDS: given->ids = true; return 0;
 	case KEY_DTYPE: given->half = parse_dtype(arg, state); return 0;
-	case KEY_THREADS: given->threads = parse_count("threads", arg, 1, 4096, state); return 0;
+	case KEY_THREADS: given->threads = number_option(state, "threads", arg, 1, 4096); return 0;
 	case 'q': given->quiet = true; return 0;
 	case ARGP_KEY_ARG:
 		if (given->model)

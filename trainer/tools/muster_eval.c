@@ -61,15 +61,6 @@ static const struct argp_option options[] = {
 	{ 0 },
 };
 
-static int64_t parse_count(const char *name, const char *text, int64_t most,
-	struct argp_state *state)
-{
-	int64_t value = 0;
-	if (!number_whole(text, 1, most, &value))
-		argp_error(state, "--%s=%s is no whole number from 1 to %" PRId64, name, text, most);
-	return value;
-}
-
 /* The first argument is the model; the others become one list of files. */
 static void take_word(struct arguments *given, char *word, struct argp_state *state)
 {
@@ -88,10 +79,12 @@ static error_t parse_one(int key, char *arg, struct argp_state *state)
 {
 	struct arguments *given = state->input;
 	switch (key) {
-	case 'n': given->sequences = parse_count("sequences", arg, INT64_MAX, state); return 0;
-	case KEY_CONTEXT: given->context = parse_count("context", arg, INT32_MAX, state); return 0;
-	case KEY_MICROBATCH: given->microbatch = parse_count("microbatch", arg, 65536, state); return 0;
-	case KEY_THREADS: given->threads = parse_count("threads", arg, 4096, state); return 0;
+	case 'n': given->sequences = number_option(state, "sequences", arg, 1, INT64_MAX); return 0;
+	case KEY_CONTEXT: given->context = number_option(state, "context", arg, 1, INT32_MAX); return 0;
+	case KEY_MICROBATCH:
+		given->microbatch = number_option(state, "microbatch", arg, 1, 65536);
+		return 0;
+	case KEY_THREADS: given->threads = number_option(state, "threads", arg, 1, 4096); return 0;
 	case KEY_ISA: given->isa = arg; return 0;
 	case KEY_JSON: given->json = true; return 0;
 	case 'q': given->quiet = true; return 0;
