@@ -1,4 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+/* Only its path and its exit status are known here; what it says is its callers' business. */
 #include "config.h"
 
 #include "launch/requeue_program.h"

@@ -19,11 +19,11 @@
  *
  *     {title, made, version, runs: [...], differences: [{run, steps, equal, first, largest}]}
  *
- * with an object for each run: {name, path, began, steps, time, medians, attempts, series, config,
- * numerics}. Times are in seconds, those within a run since its `began`, which is since the epoch.
- * `series` has for each key of the metrics a list of [step, time or null, value]. `differences`
- * compares the losses of each further run with those of the first. NULL when out of memory, or when
- * a path is not UTF-8. */
+ * with an object for each run: {name, path, began, steps, time, medians, attempts, series, samples,
+ * config, numerics}. Times are in seconds, those within a run since its `began`, which is since the
+ * epoch. `series` has for each key of the metrics a list of [step, time or null, value], `samples`
+ * a list of [step, text]. `differences` compares the losses of each further run with those of the
+ * first. NULL when out of memory, or when a path is not UTF-8. */
 json_t *report_json(const struct run *runs, size_t count, const char *title);
 
 /* Writes one page of HTML that needs nothing else: style, programs and data are in it. */

@@ -37,7 +37,7 @@ setup() { cd "$BATS_FILE_TMPDIR" || return; }
     [ "$(muster-generate run -t 0 --ids -p '116 104,101' -n 3)" = "116 104 101 32 99 97 " ]
 }
 
-@test "one seed writes one text, whoever computes it and wherever the model lies" {
+@test "one seed writes one text, with any number of threads and wherever the model lies" {
     words=(-t 3 --top-p 1 -p the -n 150)
     muster-generate run "${words[@]}" >first 2>speed
     grep -q '^muster-generate: [0-9.]* tokens a second, each of which reads 0.3 MB of weights$' speed

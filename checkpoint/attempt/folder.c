@@ -34,7 +34,7 @@ struct folder {
 	struct ckpt_dir dir;
 	struct owner owner;
 	struct ident ident;
-	struct folder_job job; /* its `ident` may be gone */
+	struct folder_job job;
 	struct ckpt *checkpoint;
 	int attempt;
 	struct attempts_record *records; /* read at the start, with this attempt's start appended */
@@ -275,6 +275,7 @@ struct folder *folder_open(const char *path, const struct folder_job *job, bool 
 		return NULL;
 	}
 	*folder = (struct folder) { .ident = *job->ident, .job = *job, .timeout = timeout };
+	folder->job.ident = &folder->ident; /* the caller's may go */
 	if (open_stages(folder, path, fresh, err) < 0) {
 		folder_close(folder, true);
 		return NULL;

@@ -1,4 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+/* Linux tells the processor in a text for people, and the C library the rest. */
 #include "config.h"
 
 #include "checkpoint/attempt/machine.h"

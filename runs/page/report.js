@@ -200,13 +200,14 @@ function attemptsTable(run) {
   const rows = run.attempts.map((a, i) => ({ cells: [
     a.job ? `${a.job}.${a.attempt}` : String(a.number), moment(a.began), a.nodes, String(a.ranks),
     a.from < 0 ? "fresh" : String(a.from), a.last < 0 ? "–" : String(a.last), a.end,
-    a.notices.length ? a.notices[0].why : "–", seconds(a.queued), seconds(a.seconds), seconds(a.starting),
+    a.notices.length ? a.notices[0].why : "–", seconds(a.queued), seconds(a.seconds),
+    seconds(a.starting),
     String(a.saves.length), most(a.saves, "stall"), most(a.saves, "flush"), seconds(a.lost),
     seconds(a.waited), seconds(cost(run, i)), a.why || "–"] }));
   return element("details", run.attempts.length < 12 ? { open: "" } : {},
     element("summary", {}, `The attempts of ${run.name}, one by one`), table(heads, rows),
-    element("p", { class: "faint" }, machines(run) + "What an interruption cost: the steps done again, the wait, " +
-      "and the next attempt's time to its first step."));
+    element("p", { class: "faint" }, machines(run) + "What an interruption cost: the steps done " +
+      "again, the wait, and the next attempt's time to its first step."));
 }
 
 function samples(run) {
