@@ -335,6 +335,22 @@ static int read_row(struct reader *reader, struct gemm_plans *plans, struct err 
 	return gemm_plans_add(plans, &choice, err);
 }
 
+/* Adds the rows that a text leaves out, or such a product would be timed again, and another choice
+ * might win. */
+static int add_unwritten(struct gemm_plans *plans, struct err *err)
+{
+	size_t written = plans->count;
+	for (size_t i = 0; i < written; i++) {
+		struct gemm_choice choice = { .gemm = plans->rows[i].gemm, .none = true };
+		if (choice.gemm.epilogue != GEMM_PLAIN || !choice.gemm.x_transposed)
+			continue;
+		choice.gemm.epilogue = GEMM_BIAS_GRAD;
+		if (!gemm_plans_find(plans, &choice.gemm) && gemm_plans_add(plans, &choice, err) < 0)
+			return -1;
+	}
+	return 0;
+}
+
 int gemm_plans_decode(const char *text, struct gemm_plans *plans, struct err *err)
 {
 	struct reader reader = { .text = text, .at = text };
@@ -360,7 +376,7 @@ int gemm_plans_decode(const char *text, struct gemm_plans *plans, struct err *er
 	if (*reader.at)
 		return malformed(&reader, "the end", err);
 	return version_of(plans) == (int)reader.version
-		? 0
+		? add_unwritten(plans, err)
 		: malformed(&reader, "a row of this version", err);
 }
 

@@ -109,7 +109,9 @@ static void all_comes_back(void **state)
 	char *text = gemm_plans_encode(&plans);
 	assert_null(strchr(text, '\n'));
 	assert_int_equal(gemm_plans_decode(text, &again, &err), 0);
-	assert_int_equal(again.count, plans.count);
+	assert_true(again.count > plans.count);
+	for (size_t i = plans.count; i < again.count; i++) /* those that a text leaves out */
+		assert_true(again.rows[i].none && again.rows[i].gemm.epilogue == GEMM_BIAS_GRAD);
 	assert_int_equal(again.library, 130001);
 	assert_int_equal(again.mode, GEMM_MODE_BF16);
 	assert_string_equal(again.card, "NVIDIA H200");
