@@ -10,6 +10,7 @@
 #define WARPS 8
 #define THREADS (WARPS * LANES)
 #define AHEAD 8 /* rows that are loaded at once, before they are added */
+#define RUN 128 /* a token with as many rows is a frequent one */
 
 /* out: [M,C]; tokens: [M]; wte: [V,C]; wpe: [T,C]; a warp a row, P columns a lane at a time */
 template <typename E, int P>
@@ -54,22 +55,22 @@ __global__ void LAUNCH_BOUNDS(THREADS)
 }
 
 /* Adds some of 32 rows of dout, one after the other: those whose lanes are in `named`, which are
- * the first lanes. Each lane has its row's number. */
-template <typename E, int P>
+ * the first lanes. Each lane has its row's number. ROWS of them are loaded at once. */
+template <typename E, int P, int ROWS>
 __device__ __forceinline__ void add_rows(float (&sum)[P], const E *dout, uint32_t place,
 	uint32_t named, int C, bool inside)
 {
 	const int count = __popc(named);
-	float row[AHEAD][P];
-	for (int first = 0; first < count; first += AHEAD) {
+	float row[ROWS][P];
+	for (int first = 0; first < count; first += ROWS) {
 		UNROLL
-		for (int n = 0; n < AHEAD; n++) {
+		for (int n = 0; n < ROWS; n++) {
 			const uint32_t m = __shfl_sync(0xffffffffu, place, (first + n) % LANES);
 			if (inside && first + n < count)
 				load(row[n], dout + (size_t)m * C);
 		}
 		UNROLL
-		for (int n = 0; n < AHEAD; n++)
+		for (int n = 0; n < ROWS; n++)
 			UNROLL
 		for (int e = 0; e < P; e++)
 			if (inside && first + n < count)
@@ -77,29 +78,65 @@ __device__ __forceinline__ void add_rows(float (&sum)[P], const E *dout, uint32_
 	}
 }
 
-/* dwte: [V,C]; dout: [M,C]; sorted, places: [M], the tokens in ascending order. Warp (x, y) has
- * columns [32·P·y, …) of the token whose first occurrence is sorted[x]; a warp whose x is not a
- * first occurrence has nothing to do. */
-template <typename E, int P>
-__global__ void LAUNCH_BOUNDS(THREADS) embedding_tokens_kernel(float *dwte, const E *dout,
-	const uint32_t *sorted, const uint32_t *places, uint32_t M, int C)
+/* The sorted tokens and their places: [M] */
+struct sorted_tokens {
+	const uint32_t *tokens, *places;
+	uint32_t M;
+};
+
+/* A warp adds to columns [c, c + P) of each lane all rows of the token that occurs first at
+ * `first`. dwte: [V,C]; dout: [M,C] */
+template <int P, int ROWS, typename E>
+__device__ __forceinline__ void add_token(float *dwte, const E *dout,
+	const struct sorted_tokens &sorted, uint32_t first, int c, int C)
 {
-	const uint32_t lane = threadIdx.x % LANES, first = blockIdx.x * WARPS + threadIdx.x / LANES;
-	const int c = (int)(blockIdx.y * LANES + lane) * P;
-	if (first >= M || (first > 0 && sorted[first - 1] == sorted[first]))
-		return;
-	const uint32_t token = sorted[first];
+	const uint32_t token = sorted.tokens[first], lane = threadIdx.x % LANES;
 	float *const row = dwte + (size_t)token * C + c;
 	float sum[P] = {};
 	if (c < C)
 		load(sum, row);
 	uint32_t named = 0xffffffffu;
 	for (size_t i = (size_t)first + lane; named == 0xffffffffu; i += LANES) {
-		named = __ballot_sync(0xffffffffu, i < M && sorted[i] == token);
-		add_rows(sum, dout + c, i < M ? places[i] : 0, named, C, c < C);
+		named = __ballot_sync(0xffffffffu, i < sorted.M && sorted.tokens[i] == token);
+		add_rows<E, P, ROWS>(sum, dout + c, i < sorted.M ? sorted.places[i] : 0, named, C, c < C);
 	}
 	if (c < C)
 		store(row, sum);
+}
+
+/* Warp (x, y) has columns [32·P·y, …) of the token whose first occurrence is sorted[x], unless it
+ * is a frequent one; a warp whose x is not a first occurrence has nothing to do. */
+template <typename E, int P>
+__global__ void LAUNCH_BOUNDS(THREADS)
+	embedding_tokens_kernel(float *dwte, const E *dout, const struct sorted_tokens sorted, int C)
+{
+	const uint32_t first = blockIdx.x * WARPS + threadIdx.x / LANES;
+	const size_t mark = ((size_t)first + RUN - 1) / RUN * RUN;
+	if (first >= sorted.M || (first > 0 && sorted.tokens[first - 1] == sorted.tokens[first])
+		|| (mark < sorted.M && sorted.tokens[mark] == sorted.tokens[first]))
+		return;
+	add_token<P, AHEAD>(dwte, dout, sorted, first,
+		(int)(blockIdx.y * LANES + threadIdx.x % LANES) * P, C);
+}
+
+/* The frequent ones are those that occur at a multiple of RUN: the rows of one are added one after
+ * the other, so that it takes as long as its loads are late. Here a lane has one column, and more
+ * rows under way. Warp (x, y) has columns [32·y, …) of the token at RUN·x, unless an earlier warp
+ * has it. */
+template <typename E>
+__global__ void LAUNCH_BOUNDS(THREADS)
+	embedding_frequent_kernel(float *dwte, const E *dout, const struct sorted_tokens sorted, int C)
+{
+	const uint32_t lane = threadIdx.x % LANES;
+	const size_t mark = ((size_t)blockIdx.x * WARPS + threadIdx.x / LANES) * RUN;
+	if (mark >= sorted.M || (mark > 0 && sorted.tokens[mark - RUN] == sorted.tokens[mark]))
+		return;
+	const uint32_t token = sorted.tokens[mark];
+	uint32_t first = (uint32_t)mark;
+	for (uint32_t before = lane + 1; before <= RUN; before += LANES)
+		first -= __popc(
+			__ballot_sync(0xffffffffu, before <= mark && sorted.tokens[mark - before] == token));
+	add_token<1, LANES>(dwte, dout, sorted, first, (int)(blockIdx.y * LANES + lane), C);
 }
 
 static unsigned int parts(size_t count, size_t own)
@@ -148,12 +185,17 @@ template <typename E, int P> static int launch_backward(const struct backward &b
 	const size_t elements = (size_t)b.T * b.C;
 	auto positions = embedding_positions_kernel<E, P>;
 	auto tokens = embedding_tokens_kernel<E, P>;
+	auto frequent = embedding_frequent_kernel<E>;
 	int error = LAUNCH(positions, parts(elements, THREADS * P), THREADS, 0, stream, b.dwpe,
 		(const E *)b.dout, b.B, elements, b.accumulate);
 	if (error || M == 0)
 		return error;
-	return LAUNCH(tokens, dim3(parts(M, WARPS), parts((size_t)b.C, LANES * P)), THREADS, 0, stream,
-		b.dwte, (const E *)b.dout, b.sorted, b.places, M, b.C);
+	const struct sorted_tokens sorted = { b.sorted, b.places, M };
+	error = LAUNCH(tokens, dim3(parts(M, WARPS), parts((size_t)b.C, LANES * P)), THREADS, 0, stream,
+		b.dwte, (const E *)b.dout, sorted, b.C);
+	return error ? error
+				 : LAUNCH(frequent, dim3(parts(M, WARPS * RUN), parts((size_t)b.C, LANES)), THREADS,
+					 0, stream, b.dwte, (const E *)b.dout, sorted, b.C);
 }
 
 template <typename E> static int backward(const struct backward &b, void *stream)

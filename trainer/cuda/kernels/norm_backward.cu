@@ -42,12 +42,10 @@ __device__ __forceinline__ struct row_means warp_means(struct row_means sums, in
 
 template <typename T, int N>
 __device__ __forceinline__ void store_dx(const struct norm_backward<T> &rows, size_t at,
-	const float (&dy)[N], const float (&x)[N], const float (&gamma)[N], float mean, float rstd,
-	struct row_means means)
+	const float (&old)[N], const float (&dy)[N], const float (&x)[N], const float (&gamma)[N],
+	float mean, float rstd, struct row_means means)
 {
-	float dx[N], old[N] = {};
-	if (rows.accumulate)
-		load(old, rows.dx + at);
+	float dx[N];
 	UNROLL
 	for (int e = 0; e < N; e++) {
 		const float n = (x[e] - mean) * rstd;
@@ -64,15 +62,17 @@ __device__ __forceinline__ void backward_row(const struct norm_backward<T> &rows
 {
 	const int first = threadIdx.x % LANES * N, C = rows.C;
 	const float mean = rows.mean[m], rstd = rows.rstd[m];
-	struct raw_pack<T> dy_pack[PACKS] = {}, x_pack[PACKS] = {
+	struct raw_pack<T> dy_pack[PACKS] = {}, x_pack[PACKS] = {}, old_pack[PACKS] = {
 	};
 	struct row_means sums = { 0, 0 };
-	float dy[N], x[N], gamma[N];
+	float dy[N], x[N], gamma[N], old[N];
 	UNROLL
 	for (int i = 0; i < PACKS; i++)
 		if (first + i * LANES * N < C) {
 			dy_pack[i] = load_raw(rows.dy + m * C + first + i * LANES * N);
 			x_pack[i] = load_raw(rows.x + m * C + first + i * LANES * N);
+			if (rows.accumulate)
+				old_pack[i] = load_raw(rows.dx + m * C + first + i * LANES * N);
 		}
 	UNROLL
 	for (int i = 0; i < PACKS; i++) {
@@ -97,8 +97,9 @@ __device__ __forceinline__ void backward_row(const struct norm_backward<T> &rows
 			break;
 		unpack(dy, dy_pack[i]);
 		unpack(x, x_pack[i]);
+		unpack(old, old_pack[i]);
 		load(gamma, rows.gamma + first + i * LANES * N);
-		store_dx(rows, m * C + first + i * LANES * N, dy, x, gamma, mean, rstd, means);
+		store_dx(rows, m * C + first + i * LANES * N, old, dy, x, gamma, mean, rstd, means);
 	}
 }
 
@@ -138,7 +139,7 @@ __global__ void LAUNCH_BOUNDS(THREADS) norm_backward_any_kernel(const struct nor
 {
 	const size_t m = (size_t)blockIdx.x * WARPS + threadIdx.x / LANES, row = m * rows.C;
 	struct row_means sums = { 0, 0 };
-	float dy[1], x[1], gamma[1];
+	float dy[1], x[1], gamma[1], old[1] = {};
 	if (m >= (size_t)rows.M)
 		return;
 	const float mean = rows.mean[m], rstd = rows.rstd[m];
@@ -154,7 +155,9 @@ __global__ void LAUNCH_BOUNDS(THREADS) norm_backward_any_kernel(const struct nor
 		load(dy, rows.dy + row + c);
 		load(x, rows.x + row + c);
 		load(gamma, rows.gamma + c);
-		store_dx(rows, row + c, dy, x, gamma, mean, rstd, means);
+		if (rows.accumulate)
+			load(old, rows.dx + row + c);
+		store_dx(rows, row + c, old, dy, x, gamma, mean, rstd, means);
 	}
 }
 
