@@ -8,10 +8,11 @@ AC_DEFUN([MUSTER_CUDNN], [
     [], [with_cudnn_frontend=no])
   AC_ARG_WITH([cudnn], [AS_HELP_STRING([--with-cudnn=DIR], [where cuDNN 9 is, if not beside CUDA])],
     [], [with_cudnn=])
-  have_cudnn=no CUDNN_CPPFLAGS=
+  have_cudnn=no CUDNN_CPPFLAGS= CUDNN_LIBS=
   AS_IF([test "x$with_cudnn_frontend" != xno], [
     AS_IF([test $have_cublas = no], [AC_MSG_ERROR([cuDNN's attention needs CUDA and cuBLASLt])])
-    CUDNN_CPPFLAGS="-isystem $with_cudnn_frontend/include"
+    # The frontend is C++, and what links it are programs in C.
+    CUDNN_CPPFLAGS="-isystem $with_cudnn_frontend/include" CUDNN_LIBS=-lstdc++
     CUDNN_CPPFLAGS="$CUDNN_CPPFLAGS ${with_cudnn:+-isystem $with_cudnn/include}"
     AC_LANG_PUSH([C++])
     save_CPPFLAGS=$CPPFLAGS
@@ -30,4 +31,5 @@ AC_DEFUN([MUSTER_CUDNN], [
 --with-cudnn-frontend=DIR])])])
   AM_CONDITIONAL([HAVE_CUDNN], [test $have_cudnn = yes])
   AC_SUBST([CUDNN_CPPFLAGS])
+  AC_SUBST([CUDNN_LIBS])
 ])
