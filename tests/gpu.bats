@@ -74,7 +74,8 @@ END
     [ "$(tail -n 1 out/summary)" = "${lines[-1]}" ]
     grep -q '^gpu, driver: .' out/summary && grep -q '^packed: .' out/summary
     grep -q '^compiler: .' out/summary && grep -q '^library: libcmocka.so' out/summary
-    for part in gpu_add gpu_ops gpu_repeat memcheck-add racecheck-add train share torch slurm; do
+    for part in gpu_add gpu_ops gpu_repeat memcheck-add racecheck-add train share torch python \
+        slurm; do
         grep -q "^$part " out/summary && [ -s out/$part.tap ]
     done
     [ -x muster-gpu/bench/train-gpu.sh ]
@@ -110,6 +111,16 @@ END
     grep -q 'gpu, driver: none: nvidia-smi says: no card' out/summary
     [ "$(cat out/gpu_a.tap)" = $'1..2\nok 1 - begun' ]
     [[ ${lines[-1]} == "2 passed, 2 failed, "* ]]
+}
+
+@test "--only runs the parts that one of its patterns names" {
+    unpacked
+    program test_gpu_a 'echo 1..1; echo ok 1 - right'
+    program test_gpu_b 'echo 1..1; echo not ok 1 - wrong; exit 1'
+    bare --only 'gpu_a,memcheck-*'
+    [ "$status" = 0 ]
+    [[ ${lines[-1]} == "1 passed, 0 failed, 2 skipped" ]]
+    [ "$(cd out && echo *)" = "gpu_a.tap memcheck-a.tap memcheck-b.tap summary" ]
 }
 
 @test "no part begins after the time of the whole run, and what was not run is no pass" {

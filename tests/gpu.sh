@@ -6,15 +6,17 @@
 #                                          libraries (at most 60 MiB)
 #   tests/gpu.sh --pack-slurm FILE.tar.xz  this machine's Slurm, munge and PMIx, for one that has
 #                                          none: unpacked at the same place
-#   gpu.sh [--out DIR]                     from the unpacked folder or a build folder: runs the
-#                                          parts one after another
+#   gpu.sh [--out DIR] [--only PARTS]      from the unpacked folder or a build folder: runs the
+#                                          parts one after another, or those that match one of the
+#                                          patterns: --only 'train,memcheck-*'
 # After each part DIR has its TAP and a summary, so that a run that is cut short leaves what is
 # done. Where there is no GPU each part is skipped with its reason. The last line is "N passed, N
 # failed, N skipped"; the status is 0 if none failed.
 set -u -o pipefail
 
 here=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd) || exit 1
-pack='' pack_slurm='' pack_mib=60 out=gpu-results seconds=540 part_seconds='' child='' work=''
+pack='' pack_slurm='' pack_mib=60 out=gpu-results only='' seconds=540 part_seconds=''
+child='' work=''
 passed=0 failed=0 skipped=0
 
 die() {
@@ -25,12 +27,13 @@ die() {
 options() {
     local name
     while [ $# -gt 0 ]; do
-        [ $# -gt 1 ] || die "usage: gpu.sh [--out DIR] [--seconds N] [--part-seconds N] \
-| --pack FILE.tar.xz [--pack-mib N] | --pack-slurm FILE.tar.xz"
+        [ $# -gt 1 ] || die "usage: gpu.sh [--out DIR] [--only PARTS] [--seconds N] \
+[--part-seconds N] | --pack FILE.tar.xz [--pack-mib N] | --pack-slurm FILE.tar.xz"
         case $1 in
         --pack) pack=$2 ;;
         --pack-slurm) pack_slurm=$2 ;;
         --out) out=$2 ;;
+        --only) only=$2 ;;
         --pack-mib | --seconds | --part-seconds)
             [[ $2 =~ ^[1-9][0-9]{0,3}$ ]] ||
                 die "couldn't use $1 '$2': it takes a number from 1 to 9999"
@@ -91,8 +94,21 @@ pack_bench() {
     [ -e "$top/bench/train-gpu.sh" ] && [ -e "$bin/Makefile" ] || return 0
     make -s -C "$bin" bench/initial_weights bench/step_floor >&2 || return
     mkdir -p "$1/bench" && cp "$bin"/bench/{initial_weights,step_floor} "$1/bin/" &&
-        cp "$top"/bench/{train-gpu.sh,setup.bash} "$top"/bench/{train_torch,train_gpu*}.py \
+        cp "$top"/bench/{train-gpu.sh,checkpoint-gpu.sh,setup.bash} \
+            "$top"/bench/{train_torch,train_gpu*,checkpoint_gpu*}.py \
         "$1/bench/"
+}
+
+# The Python package with its tests, and the libraries of libmuster apart: of the others PyTorch has
+# its own.
+pack_python() {
+    local library=$bin/.libs/libmuster.so.0 name path
+    [ -e "$library" ] && [ -d "$here/python" ] || return 0
+    mkdir -p "$1/python/lib" && cp -r "$here/../python/muster" "$here"/python/*.py "$1/python/" &&
+        cp -L "$library" "$1/python/lib/" || return
+    while read -r name path; do
+        cp -L "$path" "$1/python/lib/$name" || return
+    done < <(libraries "$library")
 }
 
 # What a Slurm of our own takes; the programs of Slurm come by --pack-slurm.
@@ -100,7 +116,9 @@ pack_cluster() {
     [ -x "$bin/muster-requeue" ] && [ -d "$here/cluster" ] || return 0
     cp "$bin/muster-requeue" "$1/bin/" &&
         cp "$here/gpu_slurm.sh" "$here/../slurm-examples/train-no-plugin.sbatch" "$1/" &&
-        mkdir -p "$1/cluster" && cp -r "$here"/cluster/{cluster,helpers.bash,lib} "$1/cluster/"
+        mkdir -p "$1"/tests/{cluster,lib} &&
+        cp "$here"/lib/{places,wait_for}.bash "$1/tests/lib/" &&
+        cp -r "$here"/cluster/{cluster,helpers.bash,lib} "$1/tests/cluster/"
 }
 
 # The files below /usr of Debian's packages, and the libraries that they need.
@@ -137,7 +155,7 @@ pack() {
     mkdir -p "$folder/bin" "$folder/lib" && cp "${BASH_SOURCE[0]}" "$folder/gpu.sh" &&
         cp "$counter" "$folder/tap.awk" && cp "$here/gpu_train.sh" "$folder/" || exit 1
     cp "${programs[@]}" "$bin"/muster-{train,ckptd,ckpt,curve,tokens} "$folder/bin/" || exit 1
-    pack_bench "$folder" && pack_cluster "$folder" || exit 1
+    pack_bench "$folder" && pack_python "$folder" && pack_cluster "$folder" || exit 1
     commit=$(git -C "$here" rev-parse --short HEAD 2>/dev/null || echo unknown)
     compiler=$(PATH=$PATH:/usr/local/cuda/bin nvcc --version 2>/dev/null | grep release ||
         echo unknown)
@@ -227,13 +245,27 @@ limit_of() {
     train) limit=150 ;;
     share) limit=120 ;;
     torch) limit=110 ;;
+    python) limit=120 ;;
     slurm) limit=90 ;;
     esac
     echo "${part_seconds:-$limit}"
 }
 
+# Whether --only names the part.
+wanted() {
+    local patterns pattern
+    [ -n "$only" ] || return 0
+    IFS=, read -ra patterns <<<"$only"
+    for pattern in "${patterns[@]}"; do
+        # shellcheck disable=SC2053
+        [[ $1 != $pattern ]] || return 0
+    done
+    return 1
+}
+
 # part NAME COMMAND…: runs it under its limit, prints its TAP and its line, and writes both down.
 part() {
+    wanted "$1" || return 0
     local name=$1 file=$out/$1.tap left=$((seconds - SECONDS - 5)) began=$SECONDS
     local limit counts status
     shift
@@ -297,6 +329,7 @@ training_part() {
 
 # The losses of 200 steps of 124M against PyTorch's, which brings its own libraries.
 torch_part() {
+    wanted torch || return 0
     local bench=$here/bench
     [ -d "$bench" ] || bench=$here/../bench
     if [ -z "$gpu" ]; then
@@ -310,9 +343,30 @@ torch_part() {
     fi
 }
 
+# The Python package, of which PyTorch is a part.
+python_part() {
+    wanted python || return 0
+    local folder=$here/python package=$here/python library=$here/python/lib
+    [ -d "$library" ] || { package=$here/../python library=$bin/.libs; }
+    if [ -z "$gpu" ]; then
+        skip_part python "no GPU: $no_gpu"
+    elif [ ! -e "$library/libmuster.so.0" ]; then
+        skip_part python "this tarball has no libmuster"
+    elif ! timeout 60 python3 -c 'import torch' 2>/dev/null; then
+        skip_part python "python3 has no PyTorch on this machine"
+    else
+        part python env "GPU_PROGRAMS=$bin" "GPU_WORK=$work/python" "GPU_PYTHON=$folder" \
+            "PYTHONPATH=$package${PYTHONPATH:+:$PYTHONPATH}" \
+            "LD_LIBRARY_PATH=$library${LD_LIBRARY_PATH:+:$LD_LIBRARY_PATH}" \
+            "MUSTER_LIBRARY=$library/libmuster.so.0" GPU_CHECK_SECONDS=100 \
+            bash "$here/gpu_train.sh" python
+    fi
+}
+
 # Slurm's daemons are the machine's, or those that --pack-slurm packed.
 slurm_part() {
     local top=$here cluster=$here/cluster
+    [ ! -d "$here/tests" ] || cluster=$here/tests/cluster
     [ -e "$here/train-no-plugin.sbatch" ] || top=$here/../slurm-examples
     if [ -z "$gpu" ]; then
         skip_part slurm "no GPU: $no_gpu"
@@ -335,6 +389,7 @@ run_parts() {
     training_part train
     training_part share
     torch_part
+    python_part
     slurm_part
     sanitize memcheck
     sanitize racecheck

@@ -1,11 +1,14 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: Apache-2.0
-# The parts of tests/gpu.sh that train on the GPU: gpu_train.sh train|share|torch prints TAP. Each
-# check is a process of its own with its own limit, so that one that hangs takes no other with it.
+# The parts of tests/gpu.sh that train on the GPU: gpu_train.sh train|share|torch|python prints TAP.
+# Each check is a process of its own with its own limit, so that one that hangs takes no other with
+# it.
 # What is compared is each byte of the last checkpoint, and the loss curve.
 #   GPU_PROGRAMS   folder of muster-train, muster-ckptd, muster-ckpt, muster-curve and muster-tokens
 #   GPU_WORK       an empty folder for the runs
 #   GPU_BENCH, GPU_OUT   for torch: bench/train-gpu.sh, and where its figures go
+#   GPU_PYTHON     for python: the folder of test_gpu.py
+#   GPU_CHECKS     names of checks: these alone
 #   GPU_SMALL, GPU_LARGE   the options of the two models; GPU_CHECK_SECONDS, the limit of one check
 set -u -o pipefail
 
@@ -15,6 +18,9 @@ train_checks=(small_twice small_killed small_saved_each_step fp32_like_the_cpu b
 share_checks=(small_on_2_ranks small_on_3_ranks small_on_4_ranks small_zero_on_2_ranks
     four_ranks_killed_two_go_on one_rank_lost
     large_on_2_ranks large_on_4_ranks)
+python_checks=(killed_while_saves_are_under_way
+    weights_and_moments_after_200_steps_on_one_to_eight_ranks
+    from_eight_ranks_to_three_to_five with_autocast_and_a_scaler)
 
 # Steps enough to be killed amid them; 124 million parameters.
 read -ra small \
@@ -245,7 +251,7 @@ tuned() {
     whole small-tuned "${small[@]}" --tune
     went_on small-tuned.log "$(option steps "${small[@]}")"
     [ "$first" = "$(products "small-tuned/$(last_step "${small[@]}")")" ] ||
-        complain "other algorithms than before: ${first:0:200}"
+        complain "other algorithms than before: $(grep -h 'tune:\|GEMM plans' small-tuned.log)"
     needs_small
     near 0.01 small-tuned small
 }
@@ -343,6 +349,18 @@ losses_like_pytorch() {
         complain "the losses are not PyTorch's: status $status"
 }
 
+# --- the Python package ---
+
+killed_while_saves_are_under_way() { in_python "${FUNCNAME[0]}"; }
+weights_and_moments_after_200_steps_on_one_to_eight_ranks() { in_python "${FUNCNAME[0]}"; }
+from_eight_ranks_to_three_to_five() { in_python "${FUNCNAME[0]}"; }
+with_autocast_and_a_scaler() { in_python "${FUNCNAME[0]}"; }
+
+in_python() {
+    cd "$GPU_PYTHON" && MUSTER_TEST_MEMORY=$GPU_WORK \
+        python3 -m unittest "test_gpu.OnGpu.test_$1" || complain "test_gpu.OnGpu.test_$1 failed"
+}
+
 # --- the run of a part ---
 
 # Arithmetic, to learn from: some 2 MB.
@@ -369,8 +387,10 @@ report() {
 
 run_checks() {
     local number=0 name status
+    # shellcheck disable=SC2086
+    [ -z "${GPU_CHECKS-}" ] || set -- $GPU_CHECKS
     echo "1..$#"
-    [ -n "${GPU_BENCH-}" ] || make_data || {
+    [ -n "${GPU_BENCH-}${GPU_PYTHON-}" ] || make_data || {
         echo "Bail out! couldn't make the data: $(tail -n 1 tokens.log)" && exit 1
     }
     for name; do
@@ -393,5 +413,6 @@ check) "$2" ;;
 train) run_checks "${train_checks[@]}" ;;
 share) run_checks "${share_checks[@]}" ;;
 torch) run_checks losses_like_pytorch ;;
+python) run_checks "${python_checks[@]}" ;;
 *) echo "gpu_train.sh: no part '$1'" >&2 && exit 2 ;;
 esac

@@ -69,7 +69,7 @@ EXTRA_DIST += tests/python.bats tests/python_newest.bats tests/python/ranks.py \
 	tests/python/test_values.py tests/python/test_order.py tests/python/test_objects.py \
 	tests/python/test_phases.py tests/python/test_streams.py tests/python/test_handover.py \
 	tests/python/test_run.py tests/python/test_dcp.py tests/python/dcp_program.py \
-	tests/python/test_canonical.py tests/python/canonical_program.py \
+	tests/python/test_canonical.py tests/python/canonical_program.py tests/python/test_gpu.py \
 	tests/python/test_pytree.py tests/python/jax_program.py \
 	tests/python/test_frameworks.py tests/python/accelerate_program.py \
 	tests/python/lightning_program.py tests/python/transformers_program.py \

@@ -9,11 +9,10 @@ setup() {
     cluster_require
     [ -x "$MUSTER_BUILD/muster-requeue" ] ||
         skip "this build has no muster-requeue: no Slurm headers"
-    mkdir "$BATS_TEST_TMPDIR/bin"
-    for name in ckptd ckpt curve tokens requeue; do
-        ln -s "$MUSTER_BUILD/muster-$name" "$BATS_TEST_TMPDIR/bin/"
-    done
-    cat >"$BATS_TEST_TMPDIR/bin/muster-train" <<END
+    pack
+    # Of the test's: all users can reach what is here, and the build folder they may not.
+    cp "$MUSTER_BUILD/muster-train" "$MUSTER_BUILD/tests/tools/.libs/slow_steps.so" lib/
+    cat >bin/muster-train <<END
 #!/bin/bash
 args=()
 while [ \$# -gt 0 ]; do
@@ -23,21 +22,31 @@ while [ \$# -gt 0 ]; do
     esac
     args+=("\$1") && shift
 done
-export STEP_MILLISECONDS=10 LD_PRELOAD=$MUSTER_BUILD/tests/tools/.libs/slow_steps.so
-exec "$MUSTER_BUILD/muster-train" "\${args[@]}" --device cpu --threads 1
+lib=\$(dirname "\$0")/../lib
+export STEP_MILLISECONDS=10 LD_PRELOAD=\$lib/slow_steps.so
+exec "\$lib/muster-train" "\${args[@]}" --device cpu --threads 1
 END
-    chmod +x "$BATS_TEST_TMPDIR/bin/muster-train"
-    export GPU_PROGRAMS=$BATS_TEST_TMPDIR/bin GPU_CLUSTER=$MUSTER_TOP/tests/cluster \
-        GPU_SLURM_STEPS=600
-    export GPU_JOB=$MUSTER_TOP/slurm-examples/train-no-plugin.sbatch
+    export GPU_PROGRAMS=$PWD/bin GPU_LIBRARIES=$PWD/lib GPU_CLUSTER=$PWD/tests/cluster
+    export GPU_JOB=$PWD/train-no-plugin.sbatch GPU_SLURM_STEPS=600
     export GPU_SMALL="--layers 1 --width 32 --heads 1 --context 32 --global-batch 8 --microbatch 1"
+}
+
+# What the tarball has, unpacked, is the current folder: the part needs nothing else.
+pack() {
+    local build=$BATS_TEST_TMPDIR/build name
+    mkdir -p "$build/tests/unit" && cp "$(type -P true)" "$build/tests/unit/test_gpu_none"
+    for name in train ckptd ckpt curve tokens requeue; do
+        ln -s "$MUSTER_BUILD/muster-$name" "$build/"
+    done
+    MUSTER_BUILD=$build "$MUSTER_TOP/tests/gpu.sh" --pack "$BATS_TEST_TMPDIR/gpu.tar.xz"
+    cd "$BATS_TEST_TMPDIR" && tar -xf gpu.tar.xz && cd muster-gpu
 }
 
 # Whichever test was stopped in it.
 teardown() { cluster down || :; }
 
 slurm_part() {
-    run timeout $((3 * HANG)) bash "$MUSTER_TOP/tests/gpu_slurm.sh"
+    run timeout $((3 * HANG)) env -u MUSTER_TOP -u MUSTER_BUILD bash gpu_slurm.sh
     echo "$output"
 }
 

@@ -58,20 +58,30 @@ def parse():
     parser.add_argument("--spoil", default="")
     parser.add_argument("--pause", type=float, default=0.0, help="seconds, after each step")
     parser.add_argument("--identical", action="store_true")
+    parser.add_argument("--device", default="cpu", choices=["cpu", "cuda"])
     return parser.parse_args()
+
+
+def share_gpu(rank):
+    """NCCL takes ranks that name different hosts for ranks with a GPU each."""
+    os.environ["NCCL_HOSTID"] = f"rank-{rank}"
+    os.environ["NCCL_SOCKET_IFNAME"] = "lo"
+    torch.cuda.set_device(0)
 
 
 def main():
     world = muster.init()
     torch.set_num_threads(args.threads)
+    if args.device == "cuda":
+        share_gpu(world.rank)
     if world.world_size > 1:
-        dist.init_process_group("gloo")
+        dist.init_process_group("nccl" if args.device == "cuda" else "gloo")
     torch.manual_seed(1 + world.rank)  # rank 0's weights become those of all
-    model = Model()
+    model = Model().to(args.device)
     if args.spoil == "norm":
         model.norm = torch.nn.BatchNorm1d(24)
     optimizer = torch.optim.AdamW([p for p in model.parameters() if p.requires_grad], lr=1e-2)
-    scaler = torch.amp.GradScaler("cpu", init_scale=1024.0) if args.bf16 else None
+    scaler = torch.amp.GradScaler(args.device, init_scale=1024.0) if args.bf16 else None
     run = muster.attach(
         args.run, model=model, optimizer=optimizer, scaler=scaler, every=args.every, seed=4
     )
@@ -85,7 +95,8 @@ def main():
     slots = SLOTS if args.spoil != "loader" else None
     for batches in run.loader(Tokens(), 32, epochs=None, steps=args.steps, slots=slots):
         for numbers, tokens in equal.slots(batches):
-            with torch.autocast("cpu", torch.bfloat16, enabled=args.bf16):
+            tokens = tokens.to(args.device)
+            with torch.autocast(args.device, torch.bfloat16, enabled=args.bf16):
                 logits = model(numbers, tokens).float()
             loss = torch.nn.functional.cross_entropy(
                 logits.flatten(0, 1), tokens[:, 1:].flatten(), reduction="sum"
@@ -107,10 +118,10 @@ def main():
         run.end_step(equal.loss)
     found = hashlib.sha256()
     for name, tensor in sorted(model.state_dict().items()):
-        found.update(f"{name} {tensor.numpy().tobytes().hex()}".encode())
+        found.update(f"{name} {tensor.cpu().numpy().tobytes().hex()}".encode())
     for state in optimizer.state_dict()["state"].values():
         for name, value in sorted(state.items()):
-            found.update(f"{name} {value.numpy().tobytes().hex()}".encode())
+            found.update(f"{name} {value.cpu().numpy().tobytes().hex()}".encode())
     loss = float(equal.loss).hex()
     print(f"rank {world.rank} ends: {found.hexdigest()} {loss} in {os.getpid()}", flush=True)
 
