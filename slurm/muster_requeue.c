@@ -395,7 +395,8 @@ static int look(const struct options *options)
 
 /* Waits for the note of another rank that ended for good, longer if the controller is slow: Slurm's
  * PMIx kills the others while that rank is still writing it. `late`: the controller was
- * unreachable, and that rank may not have noticed yet that it is back. */
+ * unreachable, and that rank may not have noticed yet that it is back. Progress is told before: a
+ * node that knows of none waits for it only so long. */
 static int settle(const struct options *options, bool late, struct deadline deadline,
 	struct err *err)
 {
@@ -403,9 +404,12 @@ static int settle(const struct options *options, bool late, struct deadline dead
 	double began = clock_now();
 	if (requeue_load((uint32_t)options->job, &job, err) < 0)
 		return -1;
+	double call = clock_now() - began;
+	int told = breaker_tell(&options->breaker, &job, options->end.attempt, err);
 	requeue_clear(&job);
-	deadline_sleep(deadline,
-		options->settle + (late ? RETRY_SECONDS : 0) + NOTE_CALLS * (clock_now() - began));
+	if (told < 0 && err->status == EXIT_LOST)
+		return -1;
+	deadline_sleep(deadline, options->settle + (late ? RETRY_SECONDS : 0) + NOTE_CALLS * call);
 	return 0;
 }
 
