@@ -124,5 +124,7 @@ const char *notice_name(int signal)
 	for (size_t i = 0; i < NOTICES; i++)
 		if (notices[i].number == signal)
 			return notices[i].name;
-	return "a signal";
+	if (signal == NOTICE_LAUNCHER)
+		return "the end of the launcher on its node";
+	return signal == NOTICE_TIME_LIMIT ? "the time limit" : "a signal";
 }

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The notice that this run must stop. The signals set a flag and do nothing else. */
+/* The notice that this run must stop: a signal, which sets a flag and does nothing else, or the
+ * job's time limit (checkpoint/attempt/folder.h). */
 #ifndef MUSTER_NOTICE_H
 #define MUSTER_NOTICE_H
 
@@ -7,22 +8,27 @@
 
 #include "common/err.h"
 
+/* In the place of a signal. */
+#define NOTICE_TIME_LIMIT 1000
+#define NOTICE_LAUNCHER 1001 /* slurmstepd, or mpirun's daemon, has ended on this node */
+
 /* From now on SIGTERM, SIGUSR1, SIGUSR2 and, with `interrupt`, SIGINT set the flag. They stay
  * blocked in the calling thread and in all threads that it starts, so call this before any other
  * thread exists. Further calls block them in the calling thread, and do nothing else. */
 int notice_take(bool interrupt, struct err *err);
 
-/* Sets the flag as one of these signals does. May be called by a signal handler. */
+/* Sets the flag as one of these does. May be called by a signal handler. */
 void notice_record(int signal);
 
-/* The first signal that came; 0: none. */
+/* The first that came; 0: none. */
 int notice_signal(void);
 
 /* A descriptor that is readable (poll, select, epoll) once a notice has come; -1 before
  * notice_take. Don't read or close it. */
 int notice_fd(void);
 
-/* "SIGTERM", "SIGUSR1", …; "a signal" for any other. */
+/* "SIGTERM", "SIGUSR1", …, "the time limit", "the end of the launcher on its node"; "a signal" for
+ * any other. */
 const char *notice_name(int signal);
 
 #endif

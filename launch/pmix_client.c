@@ -8,6 +8,8 @@
 
 #include "common/auto.h"
 #include "common/ident.h"
+#include "common/log.h"
+#include "common/notice.h"
 #include "common/thread.h"
 #include "launch/rdzv_provider.h"
 
@@ -128,6 +130,34 @@ static int ask_number(pmix_rank_t rank, const char *key)
 	return number;
 }
 
+/* The server is slurmstepd or mpirun's daemon. Without it nobody hears of this process's end, so
+ * that the step would hang at its end; all ranks stop now, save and come back. */
+static void on_lost_server(size_t handler, pmix_status_t status, const pmix_proc_t *source,
+	pmix_info_t info[], size_t count, pmix_info_t *results, size_t result_count,
+	pmix_event_notification_cbfunc_fn_t done, void *arg)
+{
+	if (!atomic_exchange(&pmix_client.lost, true))
+		log_warn("the launcher (slurmstepd, or mpirun's daemon) has ended on this node: the run "
+				 "stops");
+	notice_record(NOTICE_LAUNCHER);
+	if (done)
+		done(PMIX_EVENT_ACTION_COMPLETE, NULL, 0, NULL, NULL, arg);
+}
+
+static void on_registered(pmix_status_t status, size_t handler, void *arg)
+{
+	if (status != PMIX_SUCCESS)
+		log_debug("rendezvous: PMIx will not tell if its server ends: %s",
+			pmix_library.error_string(status));
+}
+
+static void watch_server(void)
+{
+	static pmix_status_t lost = PMIX_ERR_LOST_CONNECTION;
+	if (pmix_library.register_event_handler)
+		pmix_library.register_event_handler(&lost, 1, NULL, 0, on_lost_server, on_registered, NULL);
+}
+
 static void *init_thread(void *arg)
 {
 	struct answer *answer = arg;
@@ -167,6 +197,7 @@ int pmix_client_open(struct err *err)
 			"rendezvous: couldn't reach the PMIx server of this node: %s",
 			pmix_library.error_string(status));
 	pmix_client.open = true;
+	watch_server();
 	atexit(pmix_client_close);
 	return 0;
 }

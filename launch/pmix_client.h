@@ -9,6 +9,7 @@
 #define MUSTER_PMIX_CLIENT_H
 
 #include <pthread.h>
+#include <stdatomic.h>
 #include <stdbool.h>
 #include <stddef.h>
 
@@ -22,7 +23,7 @@
 /* A process can initialize PMIx only once, so identity and rendezvous share this. */
 extern struct pmix_client {
 	bool open;
-	bool lost;        /* a peer is lost: leave without PMIx_Finalize */
+	atomic_bool lost; /* a peer, or the server, is lost: leave without PMIx_Finalize */
 	bool fences_lost; /* a fence did not complete: later ones would not either */
 	pmix_proc_t self;
 } pmix_client;

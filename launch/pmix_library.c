@@ -39,6 +39,13 @@ static bool find(const char *name, void *function)
 	return false;
 }
 
+/* Some do without. */
+static void find_others(void)
+{
+	void *symbol = dlsym(RTLD_DEFAULT, "PMIx_Register_event_handler");
+	memcpy(&pmix_library.register_event_handler, &symbol, sizeof symbol);
+}
+
 static void load(void)
 {
 	if (!open_library()) {
@@ -53,6 +60,7 @@ static void load(void)
 		&& find("PMIx_Commit", &pmix_library.commit) && find("PMIx_Get_nb", &pmix_library.get_nb)
 		&& find("PMIx_Fence_nb", &pmix_library.fence_nb)
 		&& find("PMIx_Error_string", &pmix_library.error_string);
+	find_others();
 }
 
 int pmix_library_load(struct err *err)

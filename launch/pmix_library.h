@@ -17,6 +17,7 @@ struct pmix_library {
 	__typeof__(PMIx_Get_nb) *get_nb;
 	__typeof__(PMIx_Fence_nb) *fence_nb;
 	__typeof__(PMIx_Error_string) *error_string;
+	__typeof__(PMIx_Register_event_handler) *register_event_handler; /* NULL: it has none */
 };
 
 /* Fails where it can't be loaded, each time with the reason. The library is the file

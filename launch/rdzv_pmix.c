@@ -312,6 +312,18 @@ static int wait_fence(struct pmix *pmix, int fence, bool ask, struct answer *ans
 	}
 }
 
+/* Where this node's server is gone, the bootstrap alone can complete a fence, if it has completed
+ * all before. `err` says what failed. */
+static int fence_without_server(struct pmix *pmix, int fence, const char *key, double timeout)
+{
+	pmix_client.lost = true;
+	if (fence == 0 || !pmix->gathers || !pmix->bootstrap
+		|| bootstrap_complete(pmix->bootstrap) < (uint32_t)fence)
+		return -1;
+	come_to_bootstrap(pmix, fence, key, timeout);
+	return fast_way(pmix, fence, NULL, timeout) ? 0 : -1;
+}
+
 static int pmix_fence(void *state, double timeout, struct err *err)
 {
 	struct pmix *pmix = state;
@@ -319,9 +331,10 @@ static int pmix_fence(void *state, double timeout, struct err *err)
 	int fence = pmix->fences++;
 	snprintf(key, sizeof key, FENCE_KEY, fence);
 	pmix->until = deadline_in(timeout);
-	if ((fence == 0 && pmix->gathers && begin_bootstrap(pmix, err) < 0)
-		|| publish(key, timeout, err) < 0)
+	if (fence == 0 && pmix->gathers && begin_bootstrap(pmix, err) < 0)
 		return -1;
+	if (publish(key, timeout, err) < 0)
+		return fence_without_server(pmix, fence, key, timeout);
 	struct answer *answer = pmix->gathers ? NULL : start_fence(err);
 	if (!answer && !pmix->gathers)
 		return -1;

@@ -180,6 +180,25 @@ END
     grep -q '3 attempts' "$JOBS/crash.log"
 }
 
+# Nobody hears any more how the ranks of that node end. They and all others stop, save and leave.
+@test "the slurmstepd of a node is killed: no step is lost, and the job comes back" {
+    start dead-stepd -N4 -- --ckpt-every 100000
+    node=${nodes[2]}
+    pid=$(pgrep -f "^slurmstepd: \[$job\.0\]" | while read -r pid; do
+        ! grep -q "muster-cluster:[^ ]*:$node " "/proc/$pid/mountinfo" || echo "$pid"
+    done)
+    echo "the slurmstepd of $node, $pid, dies at step $(train_step dead-stepd)"
+    kill -9 "$pid"
+    kill -CONT "$rank0"
+    job_wait "$job" 150 COMPLETED
+    cat "$JOBS/dead-stepd.log"
+    [ "$(job_restarts "$job")" -eq 1 ]
+    [ "$(train_notices dead-stepd)" -eq 1 ]
+    grep -q '"why": *"the end of the launcher on its node"' "$JOBS/dead-stepd/attempts.jsonl"
+    train_equals_reference dead-stepd
+    wait_for 60 node_is "$node" idle
+}
+
 # cancel_at NAME MOMENT: one job of 2 ranks on one node, cancelled at that moment of its life.
 cancel_at() {
     local name=$1 job wrap=()
