@@ -65,6 +65,11 @@ struct job_times job_times(uint32_t job)
 	return times;
 }
 
+double job_ends(uint32_t job)
+{
+	return job_times(job).ends;
+}
+
 int job_is_running(uint32_t job, struct err *err)
 {
 	char answer[40];

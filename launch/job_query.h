@@ -18,6 +18,9 @@ struct job_times {
 /* Nothing is known of job 0. May wait 5 s for the controller. */
 struct job_times job_times(uint32_t job);
 
+/* When Slurm will end the job, which may have changed; 0: not known. */
+double job_ends(uint32_t job);
+
 /* 1: the job runs or may still have processes (running, suspended, completing); 0: it does not, or
  * Slurm no longer knows it; -1 with err: Slurm can't be asked, here or now. May wait 5 s for the
  * controller. */

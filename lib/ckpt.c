@@ -34,6 +34,8 @@ static void take_result(void *arg, const struct save_result *result)
 	if (own.outcome == SAVE_WRITTEN && ckpt->writers.part > 0)
 		own.outcome = SAVE_DURABLE;
 	outcomes_take(&ckpt->outcomes, &own);
+	if (result->outcome == SAVE_DURABLE && ckpt->folder)
+		folder_saved(ckpt->folder, result->seconds);
 	if (result->outcome == SAVE_FAILED)
 		log_error("checkpoint: couldn't save step %" PRId64 ": %s", result->step, result->err.text);
 	else if (result->outcome == SAVE_DURABLE)
@@ -120,6 +122,7 @@ static int open_dir(struct muster_ckpt *ckpt, const char *path, const struct tol
 		.submitted = times.submitted,
 		.started = times.began,
 		.ends = times.ends,
+		.ends_now = job_ends,
 		.is_running = job_is_running };
 	ckpt->folder = folder_open(path, &job, false, ckpt->plan.timeout, err);
 	if (!ckpt->folder)

@@ -222,14 +222,20 @@ MUSTER_API void muster_notice_record(int signal);
  * SIGUSR2. */
 MUSTER_API int muster_worker_begin(int64_t trainer);
 
-/* The number of the first signal that came; 0: none. */
+/* Where rank 0 has checkpoints (muster_ckpt_resume), Slurm's time limit is a notice too, on rank 0:
+ * when what is left is close to twice the longest time that a save has taken to become durable. */
+#define MUSTER_NOTICE_TIME_LIMIT 1000
+/* So is, on each rank of a node, the end of slurmstepd or of mpirun's daemon there. */
+#define MUSTER_NOTICE_LAUNCHER 1001
+
+/* The number of the first signal that came, or one of these two; 0: none. */
 MUSTER_API int muster_notice(void);
 
 /* A descriptor that is readable for poll, select and epoll once a notice has come; -1 before
  * muster_notice_begin. Don't read or close it. */
 MUSTER_API int muster_notice_fd(void);
 
-/* "SIGTERM", …; don't free it. */
+/* "SIGTERM", …, "the time limit"; don't free it. */
 MUSTER_API const char *muster_notice_name(int signal);
 
 /* ---- progress: what lets a job come back again and again ---- */

@@ -8,6 +8,7 @@
 
 #include <errno.h>
 #include <fcntl.h>
+#include <math.h>
 #include <pthread.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -29,6 +30,7 @@
 #define HEARTBEAT_SECONDS (OWNER_HEARTBEAT / 4)
 #define CLAIM_SECONDS 30.0
 #define WATCH_SECONDS 0.2
+#define REPLY_SECONDS 6.0 /* in which the controller has told a job's limit once more */
 
 struct folder {
 	struct ckpt_dir dir;
@@ -47,7 +49,10 @@ struct folder {
 	pthread_mutex_t lock;
 	pthread_cond_t changed;
 	bool ending, lost, noticed, noting;
-	int64_t step; /* the last step done, for the record of a notice */
+	int64_t step;                 /* the last step done, for the record of a notice */
+	double stepped, step_seconds; /* when it was done, and how long it took */
+	struct deadline limit; /* when Slurm ends the job; the system's time may be set meanwhile */
+	double durable;        /* the longest that a save took; 0: none has been durable */
 };
 
 /* Asks Slurm whether the job that owns the directory still runs. */
@@ -218,6 +223,37 @@ static void beat_once(struct folder *folder)
 	folder->lost = lost;
 }
 
+static void set_limit(struct folder *folder, double ends)
+{
+	folder->limit = deadline_in(ends > 0 ? ends - clock_wall() : INFINITY);
+}
+
+/* A step may have to end first. */
+static bool limit_is_near(const struct folder *folder)
+{
+	return folder->durable > 0
+		&& deadline_left(folder->limit)
+		< 2 * folder->durable + folder->step_seconds + REPLY_SECONDS;
+}
+
+/* Called with the lock held, which it releases while it asks Slurm: the limit may have changed. */
+static void watch_limit(struct folder *folder)
+{
+	if (notice_signal() || !limit_is_near(folder))
+		return;
+	pthread_mutex_unlock(&folder->lock);
+	double ends = folder->job.ends_now ? folder->job.ends_now(folder->ident.job) : 0;
+	pthread_mutex_lock(&folder->lock);
+	if (ends > 0)
+		set_limit(folder, ends);
+	if (!limit_is_near(folder))
+		return;
+	log_warn("time limit: Slurm ends the job in %.0f s, and a save takes up to %.1f s until it is "
+			 "durable: the run stops after this step, saves and asks to come back",
+		deadline_left(folder->limit), folder->durable);
+	notice_record(NOTICE_TIME_LIMIT);
+}
+
 /* Runs until the folder is closed or has another owner. Writes the heartbeat; one that can't be
  * written is tried again when the next is due. Records a notice as soon as it comes, since what the
  * main thread is doing may outlast the grace time. */
@@ -230,6 +266,7 @@ static void *watch(void *arg)
 		struct err err;
 		struct timespec until = deadline_timespec(deadline_in(WATCH_SECONDS));
 		pthread_cond_timedwait(&folder->changed, &folder->lock, &until);
+		watch_limit(folder);
 		if (notice_signal() && !folder->ending && note(folder, notice_signal(), &err) < 0)
 			log_warn("checkpoint directory: couldn't record the notice: %s", err.text);
 		if (!folder->ending && deadline_passed(next)) {
@@ -276,6 +313,7 @@ struct folder *folder_open(const char *path, const struct folder_job *job, bool 
 	}
 	*folder = (struct folder) { .ident = *job->ident, .job = *job, .timeout = timeout };
 	folder->job.ident = &folder->ident; /* the caller's may go */
+	set_limit(folder, job->ends);
 	if (open_stages(folder, path, fresh, err) < 0) {
 		folder_close(folder, true);
 		return NULL;
@@ -329,8 +367,19 @@ double folder_mean_time_between(const struct folder *folder)
 
 void folder_progress(struct folder *folder, uint64_t step)
 {
+	double now = clock_now();
 	pthread_mutex_lock(&folder->lock);
 	folder->step = (int64_t)step;
+	folder->step_seconds = folder->stepped > 0 ? now - folder->stepped : 0;
+	folder->stepped = now;
+	pthread_mutex_unlock(&folder->lock);
+}
+
+void folder_saved(struct folder *folder, double seconds)
+{
+	pthread_mutex_lock(&folder->lock);
+	if (seconds > folder->durable)
+		folder->durable = seconds;
 	pthread_mutex_unlock(&folder->lock);
 }
 

@@ -23,7 +23,8 @@ struct folder_job {
 	double submitted, started, ends;
 	int (*is_running)(uint32_t job,
 		struct err *err); /* 1: it runs, 0: it ended, -1: unknown; NULL: don't ask Slurm */
-	int64_t steps;        /* of the whole run; 0: not known */
+	double (*ends_now)(uint32_t job); /* asks once more when Slurm will end it; NULL: don't ask */
+	int64_t steps;                    /* of the whole run; 0: not known */
 };
 
 /* Opens and claims `path`, commits or removes what other attempts left unfinished, ends a crash
@@ -58,6 +59,11 @@ double folder_mean_time_between(const struct folder *folder);
 
 /* Sets the last step done, which a notice is recorded with. */
 void folder_progress(struct folder *folder, uint64_t step);
+
+/* Tells that a save took so long until it was durable. From then on the folder gives notice
+ * (NOTICE_TIME_LIMIT) when what is left of the job's time is close to twice the longest of them,
+ * and says so. */
+void folder_saved(struct folder *folder, double seconds);
 
 /* Records a notice durably; call it before the save that follows the notice. If the notice came to
  * this rank, the folder's thread records it at once and this call only waits for that. */

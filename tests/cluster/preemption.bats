@@ -99,3 +99,14 @@ EOF
     job_wait "$job" 180 COMPLETED
     train_equals_reference warned
 }
+
+# bats test_tags=long
+@test "the time limit: a run stops while there is time for two saves, and comes back" {
+    job=$(STEP_MILLISECONDS=300 train_submit limited --exclusive --time=1 -- --ckpt-every 20)
+    job_wait_attempt "$job" 1 90
+    grep 'time limit: Slurm ends the job in [0-9]* s, and a save takes' "$JOBS/limited.log"
+    grep '"event": *"notice"' "$JOBS/limited/attempts.jsonl" | grep '"why": *"the time limit"'
+    [ "$(grep -c 'DUE TO TIME LIMIT' "$JOBS/limited.log")" -eq 0 ]
+    job_wait "$job" 120 COMPLETED
+    train_equals_reference limited
+}

@@ -101,6 +101,7 @@ static int open_folder(struct run *run, struct err *err)
 		.submitted = times.submitted,
 		.started = times.began,
 		.ends = times.ends,
+		.ends_now = job_ends,
 		.is_running = job_is_running,
 		.steps = settings->steps };
 	run->folder = folder_open(settings->ckpt_dir, &job, settings->fresh, IO_SECONDS, err);

@@ -447,6 +447,7 @@ void train_loop_take_saves(struct run *run)
 	struct save_result saved;
 	struct err err;
 	while (run->saver && async_saver_take(run->saver, &saved)) {
+		folder_saved(run->folder, saved.seconds);
 		note_metrics(run, metrics_checkpoint(run->metrics, &saved, &err), &err);
 		note_tensorboard(run, tensorboard_checkpoint(run->tensorboard, &saved, &err), &err);
 		if (save_scheduler_saved(&run->scheduler, saved.stall, saved.seconds,
