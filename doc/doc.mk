@@ -22,6 +22,7 @@ dist_documents_DATA = \
 	doc/glossary.md \
 	doc/launch-faults.md \
 	doc/metrics-format.md \
+	doc/models.md \
 	doc/packages.md \
 	doc/presence.md \
 	doc/pytorch-canonical.md \
@@ -31,6 +32,7 @@ dist_documents_DATA = \
 	doc/rank-links.md \
 	doc/slurm-releases.md \
 	doc/step-word.md \
+	doc/storms.md \
 	doc/testing.md \
 	doc/training-faults.md
 guidedir = $(documentsdir)/guide

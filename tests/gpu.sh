@@ -118,7 +118,7 @@ pack_cluster() {
         cp "$here/gpu_slurm.sh" "$here/../slurm-examples/train-no-plugin.sbatch" "$1/" &&
         mkdir -p "$1"/tests/{cluster,lib} &&
         cp "$here"/lib/{places,wait_for}.bash "$1/tests/lib/" &&
-        cp -r "$here"/cluster/{cluster,helpers.bash,lib} "$1/tests/cluster/"
+        cp -r "$here"/cluster/{cluster,helpers.bash,lib,latency.c} "$1/tests/cluster/"
 }
 
 # The files below /usr of Debian's packages, and the libraries that they need.

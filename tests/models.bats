@@ -1,7 +1,7 @@
 #!/usr/bin/env bats
 # SPDX-License-Identifier: Apache-2.0
-# The models of the protocols (models/*.pml, doc/models.md): Spin looks at every order of events, and
-# finds what is wrong in each model's broken variant.
+# The models of the protocols (models/*.pml, doc/models.md): Spin looks at every order of events,
+# and finds what is wrong in each model's broken variant.
 # bats file_tags=long
 
 load lib/places

@@ -75,7 +75,11 @@ EXTRA_DIST += tests/python.bats tests/python_newest.bats tests/python/ranks.py \
 	tests/python/lightning_program.py tests/python/transformers_program.py \
 	tests/lib/doc_programs.py tests/lib/newest.bash tests/lib/python_package.bash \
 	tests/cluster/frameworks.bats \
-	tests/cluster/pytorch.bats tests/cluster/wheel.bats
+	tests/cluster/pytorch.bats tests/cluster/pytorch.bash tests/cluster/wheel.bats
+EXTRA_DIST += tests/storm.sh tests/cluster/storm.bats tests/cluster/storm.bash \
+	tests/cluster/ring.bash
+EXTRA_DIST += tests/models.bats tests/models/commit.pml tests/models/owner.pml \
+	tests/models/stop.pml
 
 EXTRA_DIST += tests/unit/trainer/cpu/threads_sample.h
 EXTRA_DIST += tests/unit/files.h tests/unit/hang.h tests/unit/quiet.h tests/unit/skip_main.h \

@@ -96,17 +96,22 @@ ended() {
     diff <(muster-curve "$JOBS/$3") <(muster-curve "$JOBS/reference")
 }
 
+# both_write ATTEMPT: looks at both at a time, or the one might end while the other is looked at.
+both_write() {
+    local pid
+    writes root "$root" n1 "$1" & pid=$!
+    writes self "$self" n3 "$1"
+    [ "$(clients n4 "$self" | wc -l)" -eq 2 ]
+    wait $pid
+}
+
 @test "any user in there: the job's services write before and after a preemption; bit-identical" {
     root=$(train root root n1,n2)
     self=$(train self self n3,n4 --ckpt-writers all)
-    writes root "$root" n1 0
-    writes self "$self" n3 0
-    [ "$(clients n4 "$self" | wc -l)" -eq 2 ]
+    both_write 0
     job_preempt "$root" 0
     job_preempt "$self" 0
-    writes root "$root" n1 1
-    writes self "$self" n3 1
-    [ "$(clients n4 "$self" | wc -l)" -eq 2 ]
+    both_write 1
     ended root "$root" root
     ended self "$self" self
 }

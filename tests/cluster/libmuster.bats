@@ -3,6 +3,7 @@
 # What C programs get from libmuster, on a real Slurm.
 
 load helpers
+load ring
 load ../lib/documents
 
 setup_file() {
@@ -10,27 +11,9 @@ setup_file() {
     export MUSTER_CLUSTER_GRACE=30 MUSTER_CLUSTER_KILLWAIT=5
     plugin_locate || return 0
     cluster_begin 4 --plugin "$PLUGIN"
-    # As a user builds it, with the checks of a careful one.
-    export PKG_CONFIG_PATH=$MUSTER_PREFIX/lib/pkgconfig
-    # shellcheck disable=SC2046
-    cc -std=c99 -pedantic -Wall -Wextra -Werror "$MUSTER_TOP/slurm-examples/ring.c" \
-        $(pkg-config --cflags --libs muster) \
-        -Wl,-rpath,"$(pkg-config --variable=libdir muster)" -o "$JOBS/ring"
+    ring_build
     mkdir "$JOBS/slurm-examples"
     cp "$MUSTER_TOP/slurm-examples/ring.sbatch" "$JOBS/slurm-examples/"
-}
-
-# ring_result STEPS RANKS: the line that the example ends with, computed without it.
-ring_result() {
-    awk -v steps="$1" -v ranks="$2" 'BEGIN {
-        for (i = 0; i < ranks; i++) x[i] = i + 1
-        for (s = 0; s < steps; s++) {
-            for (i = 0; i < ranks; i++) y[i] = (x[i] + x[(i + ranks - 1) % ranks]) % 1000003
-            for (i = 0; i < ranks; i++) x[i] = y[i]
-        }
-        printf "ring: after step %d:", steps
-        for (i = 0; i < ranks; i++) printf " %d", x[i]
-    }'
 }
 
 # Whether the run in folder $JOBS/$1 has a checkpoint of a step that its attempt $2 has made.

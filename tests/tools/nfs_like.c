@@ -1,12 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Shows a folder as an NFS client shows that of its server, until it is unmounted.
- *   nfs_like FOLDER MOUNTPOINT FAULTS [nolocks | clock=SECONDS]
+ *   nfs_like FOLDER MOUNTPOINT FAULTS [nolocks | clock=SECONDS | user=ID]
  * A file that is unlinked while it is open here keeps lying in its folder as .nfs…; one that
  * somebody else has removed is stale; attributes and names are looked up again after a minute, when
  * a file is opened or locked, and in folders that were changed here; folders are listed by
  * position; there is no fallocate and no flock, and with "nolocks" no fcntl lock either. With
  * "clock" the client sets the times of files, as those of Lustre, GPFS and BeeGFS do, by its own
- * clock, which is that many seconds ahead. Two of it over one folder are two nodes. FAULTS is a
+ * clock, which is that many seconds ahead. With "user", which only root can say, it works as that
+ * user and group, and all users see it. Two of it over one folder are two nodes. FAULTS is a
  * file of lines "CALL ERROR", such as "write EDQUOT" or "all stall", that hold while they stand
  * there; a call that stalls, and all later ones, go on when the line is gone. "done" after a line
  * has the call fail though the server has done it: its answer is lost. */
@@ -16,6 +17,7 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <fuse_lowlevel.h>
+#include <grp.h>
 #include <limits.h>
 #include <math.h>
 #include <stdbool.h>
@@ -37,6 +39,7 @@ static struct node *root;
 static const char *faults_path;
 static bool has_locks = true, has_clock;
 static double clock_ahead;
+static uid_t user; /* 0: whoever has started it */
 
 /* By the client's own clock. */
 static struct timespec client_time(void)
@@ -527,15 +530,21 @@ static const struct fuse_lowlevel_ops calls = {
 	.flock = on_flock,
 };
 
+/* Only root opens /dev/fuse everywhere. */
+static int become_user(void)
+{
+	return user && (setgroups(0, NULL) < 0 || setgid(user) < 0 || setuid(user) < 0) ? -1 : 0;
+}
+
 static int serve(char *program, const char *mountpoint)
 {
-	char *argv[] = { program, NULL };
-	struct fuse_args args = FUSE_ARGS_INIT(1, argv);
+	char *argv[] = { program, "-oallow_other", NULL };
+	struct fuse_args args = FUSE_ARGS_INIT(user ? 2 : 1, argv);
 	struct fuse_session *session = fuse_session_new(&args, &calls, sizeof calls, NULL);
 	/* One call after the other, so that a close has come here before what the same process does
 	 * next. */
 	int result = session && fuse_set_signal_handlers(session) == 0
-			&& fuse_session_mount(session, mountpoint) == 0
+			&& fuse_session_mount(session, mountpoint) == 0 && become_user() == 0
 		? fuse_session_loop(session)
 		: -1;
 	if (session) {
@@ -550,8 +559,10 @@ int main(int argc, char **argv)
 	struct rlimit files;
 	has_locks = argc < 5 || strcmp(argv[4], "nolocks") != 0;
 	has_clock = argc == 5 && sscanf(argv[4], "clock=%lf", &clock_ahead) == 1;
-	if (argc < 4 || argc > 5 || (argc == 5 && has_locks && !has_clock)) {
-		fprintf(stderr, "usage: nfs_like FOLDER MOUNTPOINT FAULTS [nolocks | clock=SECONDS]\n");
+	if (argc < 4 || argc > 5
+		|| (argc == 5 && has_locks && !has_clock && sscanf(argv[4], "user=%u", &user) != 1)) {
+		fprintf(stderr,
+			"usage: nfs_like FOLDER MOUNTPOINT FAULTS [nolocks | clock=SECONDS | user=ID]\n");
 		return 2;
 	}
 	if (getrlimit(RLIMIT_NOFILE, &files) == 0) {

@@ -4,11 +4,14 @@
  * costs no processor time. With STEPS_AFTER, it waits there until that file is there: what is to
  * happen before a step can't come too late. It looks for the line anywhere in what is written:
  * after a full disk one write has the lines of several steps, and may begin in the middle of one.
- */
+ * Once the file STEPS_FAST is there it no longer sleeps.
+ * With CLOCK_FILE, the time of day is ahead by the seconds that this file has. */
 #define _GNU_SOURCE
 #include <dlfcn.h>
+#include <fcntl.h>
 #include <stdlib.h>
 #include <string.h>
+#include <time.h>
 #include <unistd.h>
 
 static const char LINE[] = "{\"step\":";
@@ -17,12 +20,28 @@ __attribute__((visibility("default"))) ssize_t write(int fd, const void *data, s
 {
 	ssize_t (*true_write)(int, const void *, size_t) =
 		(ssize_t(*)(int, const void *, size_t))dlsym(RTLD_NEXT, "write");
-	const char *milliseconds = getenv("STEP_MILLISECONDS"), *gate = getenv("STEPS_AFTER");
+	const char *milliseconds = getenv("STEP_MILLISECONDS"), *gate = getenv("STEPS_AFTER"),
+			   *fast = getenv("STEPS_FAST");
 	const int is_line = (milliseconds || gate) && memmem(data, size, LINE, strlen(LINE));
 
-	if (is_line && milliseconds)
+	if (is_line && milliseconds && !(fast && access(fast, F_OK) == 0))
 		usleep(1000 * (useconds_t)strtoul(milliseconds, NULL, 10));
 	while (is_line && gate && access(gate, F_OK) < 0)
 		usleep(10000);
 	return true_write(fd, data, size);
+}
+
+__attribute__((visibility("default"))) int clock_gettime(clockid_t clock, struct timespec *now)
+{
+	int (*true_clock)(clockid_t, struct timespec *) =
+		(int (*)(clockid_t, struct timespec *))dlsym(RTLD_NEXT, "clock_gettime");
+	const char *path = clock == CLOCK_REALTIME ? getenv("CLOCK_FILE") : NULL;
+	int file = path ? open(path, O_RDONLY | O_CLOEXEC) : -1, status = true_clock(clock, now);
+	char text[16] = "";
+
+	if (file >= 0 && read(file, text, sizeof text - 1) > 0)
+		now->tv_sec += strtol(text, NULL, 10);
+	if (file >= 0)
+		close(file);
+	return status;
 }

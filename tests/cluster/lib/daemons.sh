@@ -95,13 +95,14 @@ slurmd_began() {
     ask_controller scontrol show node "$1" | sed -n 's/.*SlurmdStartTime=\([^ ]*\).*/\1/p'
 }
 
-# Whether a node is idle with another slurmd than that which began then. One that is back before
-# slurmctld has missed it counts as idle all the time, and a job that starts before the new slurmd
-# listens goes without its prolog there.
+# Whether a node is up, idle or with a job again, with another slurmd than that which began then.
+# One that is back before slurmctld has missed it counts as idle all the time, and a job that starts
+# before the new slurmd listens goes without its prolog there.
 node_is_back() {
     local began
     began=$(slurmd_began "$1")
-    [ -n "$began" ] && [ "$began" != "$2" ] && nodes_idle "$1"
+    [ -n "$began" ] && [ "$began" != "$2" ] &&
+        grep -qE "^$1 (idle|allocated|mixed|completing)\$" <<<"$(node_states)"
 }
 
 # Whether the nodes given are all idle.

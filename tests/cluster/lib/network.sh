@@ -31,13 +31,17 @@ network_thousandths() { local digits=${1}000 && printf %d $((10#${digits:0:3}));
 # fast as it can be.
 network_make() {
     [ -n "${network_latency-}${network_loss-}${network_reorder-}" ] || return 0
+    network_program
+    printf '%d %d %d\n' "${network_latency:-0}" "${network_loss:-0}" "${network_reorder:-0}" \
+        >"$STATE/etc/network"
+}
+
+network_program() {
     command -v iptables >/dev/null || die "couldn't make a network with latency: install iptables"
     cc -O2 -o "$STATE/own-latency" "$CLUSTER_HOME/latency.c" -lnetfilter_queue \
         >"$STATE/log/network.log" 2>&1 ||
         die "couldn't build latency.c: install gcc and libnetfilter-queue-dev" \
         "$STATE/log/network.log"
-    printf '%d %d %d\n' "${network_latency:-0}" "${network_loss:-0}" "${network_reorder:-0}" \
-        >"$STATE/etc/network"
 }
 
 # One line for people.
@@ -53,21 +57,35 @@ network_say() {
 
 # network_begin SPACE…: from now on it hears the others through such a network.
 network_begin() {
-    local name table
+    local name
     [ -e "$STATE/etc/network" ] || return 0
-    for name; do
-        : >"$STATE/log/latency-$name.log"
-        # shellcheck disable=SC2046
-        daemon_start "latency-$name.log" "$name" "$STATE/own-latency" $(cat "$STATE/etc/network")
+    # shellcheck disable=SC2046
+    for name; do network_start "$name" $(cat "$STATE/etc/network"); done
+}
+
+# network_start SPACE LATENCY LOSS REORDER
+network_start() {
+    local name=$1
+    : >"$STATE/log/latency-$name.log"
+    daemon_start "latency-$name.log" "$name" "$STATE/own-latency" "${@:2}"
+    wait_until 10 grep -q ready "$STATE/log/latency-$name.log" && network_rule "$name" -A ||
+        die "couldn't give $name a network with latency" "$STATE/log/latency-$name.log" \
+        "$STATE/log/network.log"
+}
+
+# network_rule SPACE -A|-D: what the bridge passes on between nodes does not come in there.
+network_rule() {
+    local table
+    for table in iptables ip6tables; do
+        space_run "$1" "$table" -w -t mangle "$2" INPUT ! -i lo -j NFQUEUE --queue-num 0 \
+            >>"$STATE/log/network.log" 2>&1 || return
     done
-    for name; do
-        wait_until 10 grep -q ready "$STATE/log/latency-$name.log" ||
-            die "couldn't give $name a network with latency" "$STATE/log/latency-$name.log"
-        for table in iptables ip6tables; do
-            # What the bridge passes on between nodes does not come in there.
-            space_run "$name" "$table" -w -t mangle -A INPUT ! -i lo -j NFQUEUE --queue-num 0 \
-                >>"$STATE/log/network.log" 2>&1 ||
-                die "couldn't give $name a network with latency" "$STATE/log/network.log"
-        done
+}
+
+network_end() {
+    local pid
+    network_rule "$1" -D
+    for pid in $(space_processes "$1"); do
+        [ ! "/proc/$pid/exe" -ef "$STATE/own-latency" ] || kill "$pid"
     done
 }
