@@ -59,6 +59,13 @@ static int make_secret(char secret[33], struct err *err)
 	return 0;
 }
 
+/* *copy is NULL where `text` is. */
+static int copy_text(const char *text, char **copy, struct err *err)
+{
+	*copy = text ? strdup(text) : NULL;
+	return text && !*copy ? err_set(err, "service: no memory") : 0;
+}
+
 int ckptd_contact_init(struct ckptd_contact *contact, const struct ckptd_plan *plan,
 	struct err *err)
 {
@@ -75,13 +82,15 @@ int ckptd_contact_init(struct ckptd_contact *contact, const struct ckptd_plan *p
 	attach->umask = own_umask();
 	if (!contact->path)
 		return err_set(err, "service: no memory");
-	if (make_secret(contact->secret, err) < 0)
+	if (copy_text(plan->host, &contact->host, err) < 0
+		|| copy_text(plan->first, &contact->first, err) < 0
+		|| make_secret(contact->secret, err) < 0)
 		return -1;
 	if (plan->snapshot->parts > 1 && plan->snapshot->part == 0) {
-		attach->host = plan->host;
+		attach->host = contact->host;
 		attach->secret = contact->secret;
 	} else if (plan->snapshot->parts > 1) {
-		attach->first = plan->first;
+		attach->first = contact->first;
 	}
 	ckptd_attach_describe(attach, plan->snapshot, plan->memory);
 	return ckptd_attach_check(attach, err);
@@ -250,5 +259,5 @@ void ckptd_contact_release(struct ckptd_contact *contact)
 {
 	ckptd_start_leave(&contact->link);
 	ckptd_message_release(&contact->attach);
-	free(contact->path);
+	free(contact->path), free(contact->host), free(contact->first);
 }

@@ -14,6 +14,7 @@ struct ckptd_contact {
 	const struct ckptd_plan *plan; /* borrowed */
 	struct ckptd_message attach;   /* the first message to each service */
 	char *path;                    /* of the directory, in UTF-8; for messages */
+	char *host, *first;            /* copies of the plan's, for the next service too */
 	char secret[33]; /* authenticates the services of the other parts; 32 hexadecimal digits */
 	char address[CKPTD_ADDRESS_SIZE]; /* where those report to; "" with one part */
 	struct ckptd_link link;

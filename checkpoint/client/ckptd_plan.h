@@ -11,7 +11,7 @@
 #include "checkpoint/format/snapshot_memory.h"
 #include "common/err.h"
 
-/* All pointers are borrowed until ckptd_client_close. */
+/* All pointers but `host` and `first` are borrowed until ckptd_client_close. */
 struct ckptd_plan {
 	const struct ckpt_dir *dir;
 	const char *token; /* the directory owner's */

@@ -128,12 +128,19 @@ void ckptd_fixture_also(struct ckptd_fixture *fixture, ckptd_fixture_event *also
 	pthread_mutex_unlock(&fixture->lock);
 }
 
+/* The addresses are not there any more when the client looks for another service. */
 void ckptd_fixture_open(struct ckptd_fixture *fixture)
 {
+	struct ckptd_plan *plan = &fixture->plan;
+	char *host = strdup(plan->host), *first = plan->first ? strdup(plan->first) : NULL;
 	struct err err;
-	fixture->client = ckptd_client_open(&fixture->plan, &err);
+	plan->host = host;
+	plan->first = first;
+	fixture->client = ckptd_client_open(plan, &err);
 	if (!fixture->client)
 		fail_msg("%s", err.text);
+	plan->host = plan->first = NULL;
+	free(host), free(first);
 }
 
 void ckptd_fixture_end(struct ckptd_fixture *fixture)
