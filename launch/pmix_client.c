@@ -136,7 +136,8 @@ static void on_lost_server(size_t handler, pmix_status_t status, const pmix_proc
 	pmix_info_t info[], size_t count, pmix_info_t *results, size_t result_count,
 	pmix_event_notification_cbfunc_fn_t done, void *arg)
 {
-	if (!atomic_exchange(&pmix_client.lost, true))
+	pmix_client.lost = true;
+	if (!atomic_exchange(&pmix_client.without_server, true))
 		log_warn("the launcher (slurmstepd, or mpirun's daemon) has ended on this node: the run "
 				 "stops");
 	notice_record(NOTICE_LAUNCHER);

@@ -23,8 +23,9 @@
 /* A process can initialize PMIx only once, so identity and rendezvous share this. */
 extern struct pmix_client {
 	bool open;
-	atomic_bool lost; /* a peer, or the server, is lost: leave without PMIx_Finalize */
-	bool fences_lost; /* a fence did not complete: later ones would not either */
+	atomic_bool lost;           /* a peer, or the server, is lost: leave without PMIx_Finalize */
+	atomic_bool without_server; /* the server is gone */
+	bool fences_lost;           /* a fence did not complete: later ones would not either */
 	pmix_proc_t self;
 } pmix_client;
 

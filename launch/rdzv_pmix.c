@@ -316,8 +316,7 @@ static int wait_fence(struct pmix *pmix, int fence, bool ask, struct answer *ans
  * all before. `err` says what failed. */
 static int fence_without_server(struct pmix *pmix, int fence, const char *key, double timeout)
 {
-	pmix_client.lost = true;
-	if (fence == 0 || !pmix->gathers || !pmix->bootstrap
+	if (!pmix_client.without_server || fence == 0 || !pmix->gathers || !pmix->bootstrap
 		|| bootstrap_complete(pmix->bootstrap) < (uint32_t)fence)
 		return -1;
 	come_to_bootstrap(pmix, fence, key, timeout);

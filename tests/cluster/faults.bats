@@ -182,7 +182,7 @@ END
 
 # Nobody hears any more how the ranks of that node end. They and all others stop, save and leave.
 @test "the slurmstepd of a node is killed: no step is lost, and the job comes back" {
-    start dead-stepd -N4 -- --ckpt-every 100000
+    start dead-stepd -N4 -- --ckpt-every 100000 --log-level info
     node=${nodes[2]}
     pid=$(pgrep -f "^slurmstepd: \[$job\.0\]" | while read -r pid; do
         ! grep -q "muster-cluster:[^ ]*:$node " "/proc/$pid/mountinfo" || echo "$pid"
@@ -194,6 +194,7 @@ END
     cat "$JOBS/dead-stepd.log"
     [ "$(job_restarts "$job")" -eq 1 ]
     [ "$(train_notices dead-stepd)" -eq 1 ]
+    grep -q "the end of the launcher on its node: all ranks stop after step" "$JOBS/dead-stepd.log"
     grep -q '"why": *"the end of the launcher on its node"' "$JOBS/dead-stepd/attempts.jsonl"
     train_equals_reference dead-stepd
     wait_for 60 node_is "$node" idle

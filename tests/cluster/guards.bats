@@ -18,6 +18,7 @@
 #  7  watchdog.bats: a rank is stopped with SIGSTOP: the others end within the deadline and name it
 #  7  watchdog.bats: a node is cut off: the ranks on the others end within the deadline and name its ranks
 #  7  watchdog.bats: both jobs resume, to the bits of an undisturbed run
+#  8  faults.bats: the slurmstepd of a node is killed: no step is lost, and the job comes back
 
 load helpers
 STEPS=100
