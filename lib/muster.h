@@ -223,7 +223,8 @@ MUSTER_API void muster_notice_record(int signal);
 MUSTER_API int muster_worker_begin(int64_t trainer);
 
 /* Where rank 0 has checkpoints (muster_ckpt_resume), Slurm's time limit is a notice too, on rank 0:
- * when what is left is close to twice the longest time that a save has taken to become durable. */
+ * when what is left is close to twice the time that a save takes to become durable (the longest of
+ * the last four). */
 #define MUSTER_NOTICE_TIME_LIMIT 1000
 /* So is, on each rank of a node, the end of slurmstepd or of mpirun's daemon there. */
 #define MUSTER_NOTICE_LAUNCHER 1001

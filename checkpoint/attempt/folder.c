@@ -30,6 +30,7 @@
 #define HEARTBEAT_SECONDS (OWNER_HEARTBEAT / 4)
 #define CLAIM_SECONDS 30.0
 #define WATCH_SECONDS 0.2
+#define SAVES 4           /* of which the longest is expected again */
 #define REPLY_SECONDS 6.0 /* in which the controller has told a job's limit once more */
 
 struct folder {
@@ -52,7 +53,8 @@ struct folder {
 	int64_t step;                 /* the last step done, for the record of a notice */
 	double stepped, step_seconds; /* when it was done, and how long it took */
 	struct deadline limit; /* when Slurm ends the job; the system's time may be set meanwhile */
-	double durable;        /* the longest that a save took; 0: none has been durable */
+	double recent[SAVES];  /* how long the last saves took; 0: fewer */
+	unsigned saves;
 };
 
 /* Asks Slurm whether the job that owns the directory still runs. */
@@ -228,12 +230,21 @@ static void set_limit(struct folder *folder, double ends)
 	folder->limit = deadline_in(ends > 0 ? ends - clock_wall() : INFINITY);
 }
 
+/* The longest of the last saves; 0: there was none. One that stalled once is forgotten. */
+static double save_seconds(const struct folder *folder)
+{
+	double longest = 0;
+	for (int i = 0; i < SAVES; i++)
+		longest = fmax(longest, folder->recent[i]);
+	return longest;
+}
+
 /* A step may have to end first. */
 static bool limit_is_near(const struct folder *folder)
 {
-	return folder->durable > 0
-		&& deadline_left(folder->limit)
-		< 2 * folder->durable + folder->step_seconds + REPLY_SECONDS;
+	double save = save_seconds(folder);
+	return save > 0
+		&& deadline_left(folder->limit) < 2 * save + folder->step_seconds + REPLY_SECONDS;
 }
 
 /* Called with the lock held, which it releases while it asks Slurm: the limit may have changed. */
@@ -250,7 +261,7 @@ static void watch_limit(struct folder *folder)
 		return;
 	log_warn("time limit: Slurm ends the job in %.0f s, and a save takes up to %.1f s until it is "
 			 "durable: the run stops after this step, saves and asks to come back",
-		deadline_left(folder->limit), folder->durable);
+		deadline_left(folder->limit), save_seconds(folder));
 	notice_record(NOTICE_TIME_LIMIT);
 }
 
@@ -378,8 +389,7 @@ void folder_progress(struct folder *folder, uint64_t step)
 void folder_saved(struct folder *folder, double seconds)
 {
 	pthread_mutex_lock(&folder->lock);
-	if (seconds > folder->durable)
-		folder->durable = seconds;
+	folder->recent[folder->saves++ % SAVES] = seconds;
 	pthread_mutex_unlock(&folder->lock);
 }
 

@@ -61,8 +61,8 @@ double folder_mean_time_between(const struct folder *folder);
 void folder_progress(struct folder *folder, uint64_t step);
 
 /* Tells that a save took so long until it was durable. From then on the folder gives notice
- * (NOTICE_TIME_LIMIT) when what is left of the job's time is close to twice the longest of them,
- * and says so. */
+ * (NOTICE_TIME_LIMIT) when what is left of the job's time is close to twice the longest of the last
+ * four, and says so. */
 void folder_saved(struct folder *folder, double seconds);
 
 /* Records a notice durably; call it before the save that follows the notice. If the notice came to

@@ -79,6 +79,22 @@ static void nothing_measured_or_far_away_is_none(void **state)
 	folder_close(unsaved, true), folder_close(far, true), folder_close(near, true);
 }
 
+/* Of the last four saves none would take too long. The five come between two looks of the folder's
+ * thread. */
+static void one_long_save_does_not_count_for_ever(void **state)
+{
+	struct folder *folder = folder_ending_in("stalled", 60);
+	int before = atomic_load(&asked);
+	answer = 0;
+	folder_saved(folder, 40);
+	for (int i = 0; i < 4; i++)
+		folder_saved(folder, 1);
+	deadline_sleep(deadline_in(1), 0.6);
+	assert_int_equal(atomic_load(&asked), before);
+	assert_int_equal(notice_signal(), 0);
+	folder_close(folder, true);
+}
+
 /* The last, since a notice stays: twice 100 s are more than the 150 that are left, also where Slurm
  * doesn't answer. */
 static void what_leaves_no_time_for_two_saves_is_one(void **state)
@@ -107,6 +123,7 @@ int main(void)
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(a_limit_that_was_moved_is_none),
 		cmocka_unit_test(nothing_measured_or_far_away_is_none),
+		cmocka_unit_test(one_long_save_does_not_count_for_ever),
 		cmocka_unit_test(what_leaves_no_time_for_two_saves_is_one),
 	};
 	return cmocka_run_group_tests(tests, files_setup, files_teardown);
