@@ -5,11 +5,12 @@
 # $rank and $seconds, and says in $what what it did.
 # shellcheck shell=bash
 
-KINDS=(preempt preempt_at_once requeue hold kill_rank stop_rank kill_service stop_service kill_stepd
-    kill_slurmd kill_controller fail_over kill_node cut cut_for_long loss latency disk_full quota
-    read_only io_error stall clock time_limit)
+KINDS=(preempt preempt_at_once requeue hold time_limit node_down
+    kill_rank stop_rank kill_service stop_service kill_stepd stop_stepd
+    kill_slurmd stop_slurmd kill_controller stop_controller fail_over
+    kill_node cut cut_for_long loss latency disk_full quota read_only io_error stall clock)
 # Those after which the attempt is over, though it may make some steps more.
-ENDING=" preempt preempt_at_once requeue hold kill_rank kill_stepd kill_node time_limit "
+ENDING=" preempt preempt_at_once requeue hold time_limit node_down kill_rank kill_stepd kill_node "
 # Those that give notice: no step is done again.
 WARNING=" preempt time_limit "
 
@@ -39,6 +40,12 @@ time_limit() {
     cluster run --user root scontrol update JobId="$job" TimeLimit=1 &&
         job_wait_attempt "$job" $((attempt + 1)) 90 &&
         cluster run --user root scontrol update JobId="$job" TimeLimit=UNLIMITED
+}
+
+node_down() {
+    what="$node set down, resumed after $seconds s"
+    cluster run --user root scontrol update NodeName="$node" State=DOWN Reason=storm &&
+        sleep "$seconds" && cluster run --user root scontrol update NodeName="$node" State=RESUME
 }
 
 # --- processes ---
@@ -75,15 +82,25 @@ kill_service() {
 stop_service() {
     what="SIGSTOP of $node's service for $seconds s" && pause $(pids_on "$node" -x muster-ckptd)
 }
+stepd() { pids_on "$node" -f "^slurmstepd: \[$job\.[0-9]+\]"; }
 # shellcheck disable=SC2046
-kill_stepd() {
-    what="SIGKILL of $node's slurmstepd"
-    signal_to KILL $(pids_on "$node" -f "^slurmstepd: \[$job\.[0-9]+\]")
-}
+kill_stepd() { what="SIGKILL of $node's slurmstepd" && signal_to KILL $(stepd); }
+# shellcheck disable=SC2046
+stop_stepd() { what="SIGSTOP of $node's slurmstepd for $seconds s" && pause $(stepd); }
 
 kill_slurmd() {
     what="SIGKILL of $node's slurmd, back after $seconds s"
     cluster kill-slurmd "$node" && sleep "$seconds" && cluster start-slurmd "$node"
+}
+
+# shellcheck disable=SC2046
+stop_slurmd() {
+    what="SIGSTOP of $node's slurmd for $seconds s" && pause $(pids_on "$node" -x slurmd)
+}
+
+# shellcheck disable=SC2046
+stop_controller() {
+    what="SIGSTOP of slurmctld for $seconds s" && pause $(pids_on ctl -x slurmctld)
 }
 
 kill_controller() {
