@@ -42,10 +42,16 @@ time_limit() {
         cluster run --user root scontrol update JobId="$job" TimeLimit=UNLIMITED
 }
 
+# Slurm may take it up again by itself before.
 node_down() {
     what="$node set down, resumed after $seconds s"
     cluster run --user root scontrol update NodeName="$node" State=DOWN Reason=storm &&
-        sleep "$seconds" && cluster run --user root scontrol update NodeName="$node" State=RESUME
+        sleep "$seconds"
+    cluster run --user root scontrol update NodeName="$node" State=RESUME || :
+    wait_for 30 node_serves
+}
+node_serves() {
+    [[ $(cluster run sinfo -h -p spot -n "$node" -o %T) =~ ^(idle|allocated|mixed|completing)$ ]]
 }
 
 # --- processes ---
