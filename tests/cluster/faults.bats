@@ -226,9 +226,6 @@ cancel_at() {
 save_under_way() { [ -n "$(find "$JOBS/$1" -maxdepth 1 -name '.saving-*')" ]; }
 has_checkpoint() { [ -n "$(find "$JOBS/$1" -maxdepth 1 -name 'step-*')" ]; }
 
-# Whether Slurm has no job left, and nobody asks for one's requeue any more.
-all_over() { [ -z "$(cluster run squeue -h)$(cluster_pids -f muster-requeue)" ]; }
-
 @test "scancel at ten random moments: none comes back" {
     i=0
     for moment in running running running grace saving; do

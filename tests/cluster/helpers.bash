@@ -319,6 +319,8 @@ node_is() { [ "$(cluster run sinfo -h -p spot -n "$1" -o %T)" = "$2" ]; }
 no_node_drained() {
     resume_drained && [ -z "$(cluster run sinfo -h -t drain,fail,down -o '%n %E')" ]
 }
+# Whether Slurm has no job left, and nobody asks for one's requeue any more.
+all_over() { [ -z "$(cluster run squeue -h)$(cluster_pids -f muster-requeue)" ]; }
 all_idle() { [ "$(cluster run sinfo -h -p spot -o %T | sort -u)" = idle ]; }
 
 # Seconds within which a node is idle again whose ranks have asked those of the three others in

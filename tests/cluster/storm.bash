@@ -9,6 +9,10 @@ KINDS=(preempt preempt_at_once requeue hold time_limit node_down
     kill_rank stop_rank kill_service stop_service kill_stepd stop_stepd
     kill_slurmd stop_slurmd kill_controller stop_controller fail_over
     kill_node cut cut_for_long loss latency disk_full quota read_only io_error stall clock)
+# Where every node has such a network already it can't get another one.
+[ -z "${MUSTER_CLUSTER_NETWORK-}" ] || mapfile -t KINDS < <(
+    printf '%s\n' "${KINDS[@]}" | grep -vx -e loss -e latency
+)
 # Those after which the attempt is over, though it may make some steps more.
 ENDING=" preempt preempt_at_once requeue hold time_limit node_down kill_rank kill_stepd kill_node "
 # Those that give notice: no step is done again.
@@ -64,8 +68,10 @@ pids_on() {
     done
 }
 
-# signal_to SIGNAL PID…: what has just ended is none.
-signal_to() { [ $# -lt 2 ] || kill "-$1" "${@:2}" 2>/dev/null || :; }
+# signal_to SIGNAL PID…: the table says where there was none.
+signal_to() {
+    [ $# -gt 1 ] && kill "-$1" "${@:2}" 2>/dev/null || what+=" (not there)"
+}
 
 # pause PID…: SIGSTOP, and SIGCONT some seconds later.
 pause() { signal_to STOP "$@" && sleep "$seconds" && signal_to CONT "$@"; }
@@ -397,7 +403,5 @@ cancelled_at_the_end() {
 
 nothing_runs() {
     wait_for 60 all_over && wait_for 60 all_idle &&
-        [ -z "$(cluster_pids -u muster-test1 -x "muster-train|muster-ckptd|srun")" ]
+        [ -z "$(cluster_pids -u muster-test1 -x "$PROGRAM|muster-ckptd|srun")" ]
 }
-# Whether Slurm has no job left, and nobody asks for one's requeue any more.
-all_over() { [ -z "$(cluster run squeue -h)$(cluster_pids -f muster-requeue)" ]; }

@@ -14,7 +14,11 @@ load pytorch
 load ring
 load storm
 
-setup_file() { plugin_locate || :; }
+setup_file() {
+    # The suite's limit is for one test of seconds, and a storm has so many disturbances.
+    export BATS_TEST_TIMEOUT=$(((300 + 20 * COUNT) * ${MUSTER_PATIENCE:-3}))
+    plugin_locate || :
+}
 
 setup() {
     plugin_require
