@@ -19,8 +19,8 @@ share_checks=(small_on_2_ranks small_on_3_ranks small_on_4_ranks small_zero_on_2
     four_ranks_killed_two_go_on one_rank_lost
     large_on_2_ranks large_on_4_ranks)
 python_checks=(killed_while_saves_are_under_way
-    weights_and_moments_after_200_steps_on_one_to_eight_ranks
-    from_eight_ranks_to_three_to_five with_autocast_and_a_scaler)
+    weights_and_moments_on_one_to_three_ranks
+    from_four_ranks_to_three_to_one with_autocast_and_a_scaler)
 
 # Steps enough to be killed amid them; 124 million parameters.
 read -ra small \
@@ -352,8 +352,8 @@ losses_like_pytorch() {
 # --- the Python package ---
 
 killed_while_saves_are_under_way() { in_python "${FUNCNAME[0]}"; }
-weights_and_moments_after_200_steps_on_one_to_eight_ranks() { in_python "${FUNCNAME[0]}"; }
-from_eight_ranks_to_three_to_five() { in_python "${FUNCNAME[0]}"; }
+weights_and_moments_on_one_to_three_ranks() { in_python "${FUNCNAME[0]}"; }
+from_four_ranks_to_three_to_one() { in_python "${FUNCNAME[0]}"; }
 with_autocast_and_a_scaler() { in_python "${FUNCNAME[0]}"; }
 
 in_python() {

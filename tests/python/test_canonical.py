@@ -7,6 +7,8 @@ from ranks import Case
 
 
 class Equal(Case):
+    """What such tests need."""
+
     def run_on(self, count, *options, run="run", status=0):
         return self.run_program("canonical_program.py", count, *options, run=run, status=status)
 
@@ -24,6 +26,8 @@ class Equal(Case):
         self.assertEqual(len(set(results.values())), 1, results)
         return results[counts[0]]
 
+
+class OnCpus(Equal):
     def test_weights_and_moments_after_200_steps_on_one_to_eight_ranks(self):
         whole = self.compare()
         ranks = self.run_on(2, "--bucket-mb", 1000, run="one-bucket")
