@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* The notice that this run must stop: a signal, which sets a flag and does nothing else, or the
- * job's time limit (checkpoint/attempt/folder.h). */
+ * job's time limit (checkpoint/attempt/folder.h), or the end of the launcher on this node
+ * (launch/pmix_client.c). */
 #ifndef MUSTER_NOTICE_H
 #define MUSTER_NOTICE_H
 

@@ -39,7 +39,7 @@ static struct node *root;
 static const char *faults_path;
 static bool has_locks = true, has_clock;
 static double clock_ahead;
-static uid_t user; /* 0: whoever has started it */
+static uid_t user; /* 0: the user who started it */
 
 /* By the client's own clock. */
 static struct timespec client_time(void)
