@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* How long a step of GPT-2 in bf16 takes on this GPU, op by op, and the least that the card needs
  * for it, for train_gpu.py.
- *     step_floor LAYERS WIDTH HEADS CONTEXT VOCABULARY MICROBATCH MICROBATCHES SECONDS
+ *     step_floor LAYERS WIDTH HEADS CONTEXT VOCABULARY MICROBATCH MICROBATCHES SECONDS [cudnn]
  * A step has MICROBATCHES passes over MICROBATCH samples, whose gradients add up in place, then the
- * norm and the update. Prints one JSON object:
+ * norm and the update; the attention is cuDNN's where it is asked for. Prints one JSON object:
  *     card, libraries, peak (FLOP/s by the data sheet), parameters, token_flops,
  *     tokens        of a step
  *     step_seconds  a step, the median of several
@@ -26,6 +26,7 @@
 #include "common/auto.h"
 #include "common/clock.h"
 #include "common/number.h"
+#include "trainer/cuda/host/attention_cudnn.h"
 #include "trainer/cuda/host/device_cuda.h"
 #include "trainer/cuda/host/ops_cuda.h"
 #include "trainer/model/model.h"
@@ -297,7 +298,15 @@ static int measure(struct ops *ops, const struct model_config *config, const int
 	return rc;
 }
 
-static int on_gpu(const int64_t *numbers, json_t *out, struct err *err)
+/* As muster-train takes it, for the model's shapes. */
+static int take_cudnn(struct ops *ops, const int64_t *numbers, struct err *err)
+{
+	struct attention_cudnn *attention = attention_cudnn_create((int)numbers[5], (int)numbers[3],
+		(int)numbers[1], (int)numbers[2], err);
+	return attention ? ops_cuda_take_attention(ops, attention, err) : -1;
+}
+
+static int on_gpu(const int64_t *numbers, bool cudnn, json_t *out, struct err *err)
 {
 	static const struct ident alone = { .world_size = 1, .local_world_size = 1, .node_count = 1 };
 	const struct model_config config = { .kind = MODEL_GPT2,
@@ -316,6 +325,10 @@ static int on_gpu(const int64_t *numbers, json_t *out, struct err *err)
 	struct ops *ops = ops_cuda_create(&gpu, GEMM_MODE_BF16, err);
 	if (!ops)
 		return -1;
+	if (cudnn && take_cudnn(ops, numbers, err) < 0) {
+		ops->destroy(ops);
+		return -1;
+	}
 	json_object_set_new(out, "card", json_string(ops->device->card));
 	json_object_set_new(out, "libraries", json_string(ops->libraries));
 	json_object_set_new(out, "peak", json_real(mfu_peak_flops(gpu.name)));
@@ -328,15 +341,16 @@ int main(int argc, char **argv)
 {
 	struct err err = { 0 };
 	int64_t numbers[8];
+	bool cudnn = argc == 10 && strcmp(argv[9], "cudnn") == 0;
 	for (int i = 0; i < 8; i++)
-		if (argc != 9 || !number_whole(argv[i + 1], 1, 1 << 24, &numbers[i])) {
+		if (argc != 9 + cudnn || !number_whole(argv[i + 1], 1, 1 << 24, &numbers[i])) {
 			fputs("usage: step_floor LAYERS WIDTH HEADS CONTEXT VOCABULARY MICROBATCH MICROBATCHES "
-				  "SECONDS\n",
+				  "SECONDS [cudnn]\n",
 				stderr);
 			return EXIT_USAGE;
 		}
 	json_t *out = json_object();
-	int rc = on_gpu(numbers, out, &err);
+	int rc = on_gpu(numbers, cudnn, out, &err);
 	if (rc == 0)
 		json_dumpf(out, stdout, JSON_INDENT(1) | JSON_REAL_PRECISION(9));
 	else

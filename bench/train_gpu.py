@@ -242,7 +242,7 @@ class Bench:
     def measure_floor(self, model, microbatch):
         """What step_floor says, or None where it could not be measured."""
         command = [self.program("step_floor"), *model.shape, microbatch, model.batch // microbatch,
-                   FLOOR_SECONDS]
+                   FLOOR_SECONDS, *(["cudnn"] if "cudnn" in self.options.train else [])]
         try:
             done = subprocess.run([str(word) for word in command], stdout=subprocess.PIPE,
                                   stderr=subprocess.PIPE,
