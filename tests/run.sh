@@ -438,13 +438,16 @@ first() { awk -v first="$*" 'BEGIN { n = split(first, order, " ") }
 
 cluster_queue() {
     local kind kinds=plain
+    # These bring their own trouble on the network.
+    local own='/\(network\|storm\).bats$'
     [ -z "$long" ] || kinds="plain network parts"
     for kind in $kinds; do
         test_files | grep ^tests/cluster/ | grep -vx $ALONE |
-            first tests/cluster/{requeue,requeue_later,pytorch,faults,plugin,preemption}.bats \
+            first ${long:+tests/cluster/storm.bats} \
+                tests/cluster/{requeue,requeue_later,pytorch,faults,plugin,preemption}.bats \
                 tests/cluster/{containers,examples,network,ckptd,without_plugin,failure}.bats \
                 tests/cluster/{rendezvous,environment,doctor,prologs,guards,safety,gpu}.bats |
-            { [ "$kind" = plain ] && cat || grep -v /network.bats; } | sed "s/^/$kind /"
+            { [ "$kind" = plain ] && cat || grep -v "$own"; } | sed "s/^/$kind /"
     done
 }
 

@@ -114,6 +114,28 @@ processes() { grep -ls "$(cluster status dir)/own " /proc/[0-9]*/mountinfo | cut
     wait_for 60 all_idle
 }
 
+@test "a wait goes on for as long as Slurm holds a job that is over" {
+    local job stepd MUSTER_PATIENCE=1
+    job=$(job_submit -w n2 --wrap "sleep 600")
+    job_wait "$job" 60 RUNNING
+    stepd_of() { stepd=$(cluster_pids -f "^slurmstepd: \[$1") && [ -n "$stepd" ]; }
+    wait_for 60 stepd_of "$job"
+    # shellcheck disable=SC2086
+    kill -STOP $stepd
+    cluster run scancel "$job"
+    wait_for 60 completing
+    eval "looked() $(declare -f completing | tail -n +2)"
+    # It is let go once the limit has passed and the job was looked at.
+    completing() {
+        looked || return
+        # shellcheck disable=SC2086
+        kill -CONT $stepd
+    }
+    wait_for 0 job_is "$job" CANCELLED
+    wait_for 60 all_idle
+    ! wait_for 0 false || false
+}
+
 @test "8 PMIx tasks on 4 nodes exchange values" {
     command -v cc >/dev/null && pkg-config --exists pmix || skip "no C compiler or no libpmix-dev"
     # shellcheck disable=SC2046

@@ -156,6 +156,20 @@ resume_drained() {
     done
 }
 
+# held_up: for waits that have reached their limit. A slurmstepd may wait for Slurm's clock for
+# unkillable steps, though each of its tasks has ended, and its job is COMPLETING for as long; the
+# node is drained then, and resumed here.
+held_up() {
+    local clock end
+    completing || return 1
+    clock=$(cluster run scontrol show config |
+        sed -n 's/^UnkillableStepTimeout *= \([0-9]*\) .*/\1/p')
+    end=$((SECONDS + ${clock:-180} + HANG))
+    while completing && [ $SECONDS -lt $end ]; do sleep 1; done
+    resume_drained
+}
+completing() { [ -n "$(cluster run squeue -h -t COMPLETING)" ]; }
+
 # lost_gpus JOB: whether Slurm gave the job's next attempt no GPUs, which it may do where one of its
 # nodes has just been set DOWN. That attempt's srun has failed then, and with it the job; or it has
 # come to its end without GPUs.
@@ -245,9 +259,13 @@ job_left_attempt() { ! job_runs_attempt "$@"; }
 # ATTEMPT, or in any. One scontrol looks as often as it takes; it ends with the subshell.
 job_watch() (
     trap - DEBUG # bats' takes more time than all else here
-    end=$((SECONDS + $2 * ${MUSTER_PATIENCE:-3}))
+    end=$((SECONDS + $2 * ${MUSTER_PATIENCE:-3})) again=
     coproc scontrol { cluster run scontrol -o 2>&1; }
-    while [ $SECONDS -lt $end ] && echo "show job $1" >&"${scontrol[1]}"; do
+    while echo "show job $1" >&"${scontrol[1]}"; do
+        if [ $SECONDS -ge $end ]; then
+            [ -z "$again" ] && held_up || exit 1
+            again=yes end=$((SECONDS + $2 * ${MUSTER_PATIENCE:-3}))
+        fi
         shown=
         until [[ $shown = *" JobState="* || $shown = *" error: "* ]]; do
             read -r -t 60 shown <&"${scontrol[0]}" || exit 1
