@@ -22,16 +22,21 @@ skip() {
 }
 
 # Not through /: what the machine has is the machine's, and only this process and its children see
-# the rest.
+# the rest. What is mounted below /usr, such as the driver, would be hidden, and is mounted again.
+lay_over_usr='
+    below=$(awk "\$5 ~ /^\/usr\// { print \$5 }" /proc/self/mountinfo | sort)
+    old=$(mktemp -d) && mount --rbind /usr "$old" &&
+        mount -t overlay overlay -o "lowerdir=/usr:$1/usr" /usr || {
+        echo "1..0 # SKIP the packages of Slurm could not be laid over /usr" && exit 0
+    }
+    for place in $below; do mount --bind "$old${place#/usr}" "$place" || exit; done
+    umount -l "$old" && rmdir "$old" && exec bash "$2"'
 enter_packages() {
     [ -d "${GPU_SLURM-}/usr" ] && ! command -v slurmctld >/dev/null || return 0
     [ -z "${GPU_ENTERED-}" ] || skip "the packages in $GPU_SLURM have no slurmctld"
     unshare --mount true 2>/dev/null || skip "this machine lets no one make a mount namespace"
     export GPU_ENTERED=yes
-    exec unshare --mount --propagation private \
-        bash -c 'mount -t overlay overlay -o "lowerdir=/usr:$1/usr" /usr ||
-        { echo "1..0 # SKIP the packages of Slurm could not be laid over /usr" && exit 0; };
-        exec bash "$2"' overlay "$GPU_SLURM" \
+    exec unshare --mount --propagation private bash -c "$lay_over_usr" overlay "$GPU_SLURM" \
         "${BASH_SOURCE[0]}"
 }
 

@@ -54,27 +54,25 @@ __global__ void LAUNCH_BOUNDS(THREADS)
 	store(dwpe + i, sum);
 }
 
-/* Adds some of 32 rows of dout, one after the other: those whose lanes are in `named`, which are
- * the first lanes. Each lane has its row's number. ROWS of them are loaded at once. */
+/* Adds the first `count` of 32 rows of dout, one after the other; each lane has its row's number.
+ * ROWS of them are under way at once: none is loaded under a condition, since the branch would wait
+ * for it, so what comes after the last row is that row again. */
 template <typename E, int P, int ROWS>
-__device__ __forceinline__ void add_rows(float (&sum)[P], const E *dout, uint32_t place,
-	uint32_t named, int C, bool inside)
+__device__ __forceinline__ void add_rows(float (&sum)[P], const E *dout, uint32_t place, int count,
+	int C)
 {
-	const int count = __popc(named);
-	float row[ROWS][P];
 	for (int first = 0; first < count; first += ROWS) {
+		float row[ROWS][P];
 		UNROLL
 		for (int n = 0; n < ROWS; n++) {
-			const uint32_t m = __shfl_sync(0xffffffffu, place, (first + n) % LANES);
-			if (inside && first + n < count)
-				load(row[n], dout + (size_t)m * C);
+			const int lane = first + n < count ? first + n : count - 1;
+			load(row[n], dout + (size_t)__shfl_sync(0xffffffffu, place, lane) * C);
 		}
 		UNROLL
 		for (int n = 0; n < ROWS; n++)
 			UNROLL
 		for (int e = 0; e < P; e++)
-			if (inside && first + n < count)
-				sum[e] += row[n][e];
+			sum[e] = first + n < count ? sum[e] + row[n][e] : sum[e];
 	}
 }
 
@@ -90,16 +88,25 @@ template <int P, int ROWS, typename E>
 __device__ __forceinline__ void add_token(float *dwte, const E *dout,
 	const struct sorted_tokens &sorted, uint32_t first, int c, int C)
 {
-	const uint32_t token = sorted.tokens[first], lane = threadIdx.x % LANES;
-	float *const row = dwte + (size_t)token * C + c;
-	float sum[P] = {};
-	if (c < C)
-		load(sum, row);
-	uint32_t named = 0xffffffffu;
-	for (size_t i = (size_t)first + lane; named == 0xffffffffu; i += LANES) {
-		named = __ballot_sync(0xffffffffu, i < sorted.M && sorted.tokens[i] == token);
-		add_rows<E, P, ROWS>(sum, dout + c, i < sorted.M ? sorted.places[i] : 0, named, C, c < C);
-	}
+	const uint32_t token = sorted.tokens[first], last = sorted.M - 1;
+	const int column = c < C ? c : C - P;
+	float *const row = dwte + (size_t)token * C + column;
+	size_t i = (size_t)first + threadIdx.x % LANES;
+	uint32_t at = i < sorted.M ? (uint32_t)i : last, other = sorted.tokens[at],
+			 place = sorted.places[at];
+	float sum[P];
+	int count;
+	load(sum, row);
+	do {
+		const uint32_t own = place;
+		count = __popc(__ballot_sync(0xffffffffu, i < sorted.M && other == token));
+		/* Those of the next round are under way meanwhile. */
+		i += LANES;
+		at = i < sorted.M ? (uint32_t)i : last;
+		other = sorted.tokens[at];
+		place = sorted.places[at];
+		add_rows<E, P, ROWS>(sum, dout + column, own, count, C);
+	} while (count == LANES);
 	if (c < C)
 		store(row, sum);
 }

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* The backward pass of layer normalisation, bound by memory. With n = (x - mean)·rstd and g =
  * dy·gamma it is dx = rstd·(g - mean(g) - n·mean(g·n)). A block has the rows of one part
- * (partials.h), each warp every eighth of them, and sums their dgamma and dbeta on the way, so that
+ * (partials.h), each warp every fourth of them, and sums their dgamma and dbeta on the way, so that
  * dy and x are read once. Moves M·C·(dy, x, dx, and dx again where it accumulates) elements, and
  * 8·C bytes a part, out and in again. */
 #include "trainer/cuda/kernels/norm.h"
@@ -9,7 +9,7 @@
 #include "trainer/cuda/kernels/launch.h"
 #include "trainer/cuda/kernels/pack.h"
 
-#define WARPS 8
+#define WARPS 4
 #define THREADS (WARPS * LANES)
 /* Elements of the widest row that is kept in registers; two of bf16 take as many registers as one
  * of fp32. */
@@ -55,31 +55,45 @@ __device__ __forceinline__ void store_dx(const struct norm_backward<T> &rows, si
 	store(rows.dx + at, dx);
 }
 
-/* One row of a warp: computes dx, and adds to the lane's sums. Lane l has packs l, l + 32, … */
-template <typename T, int PACKS, int N>
-__device__ __forceinline__ void backward_row(const struct norm_backward<T> &rows, size_t m,
-	float (&dgamma)[PACKS][N], float (&dbeta)[PACKS][N])
+/* A lane's part of a row as loaded: packs l, l + 32, … are lane l's. */
+template <typename T, int PACKS> struct raw_row {
+	struct raw_pack<T> dy[PACKS], x[PACKS], old[PACKS];
+	float mean, rstd;
+};
+
+template <typename T, int PACKS>
+__device__ __forceinline__ void load_row(struct raw_row<T, PACKS> &row,
+	const struct norm_backward<T> &rows, size_t m)
 {
+	constexpr int N = pack_of<T>;
 	const int first = threadIdx.x % LANES * N, C = rows.C;
-	const float mean = rows.mean[m], rstd = rows.rstd[m];
-	struct raw_pack<T> dy_pack[PACKS] = {}, x_pack[PACKS] = {}, old_pack[PACKS] = {
-	};
-	struct row_means sums = { 0, 0 };
-	float dy[N], x[N], gamma[N], old[N];
 	UNROLL
 	for (int i = 0; i < PACKS; i++)
 		if (first + i * LANES * N < C) {
-			dy_pack[i] = load_raw(rows.dy + m * C + first + i * LANES * N);
-			x_pack[i] = load_raw(rows.x + m * C + first + i * LANES * N);
+			row.dy[i] = load_raw(rows.dy + m * C + first + i * LANES * N);
+			row.x[i] = load_raw(rows.x + m * C + first + i * LANES * N);
 			if (rows.accumulate)
-				old_pack[i] = load_raw(rows.dx + m * C + first + i * LANES * N);
+				row.old[i] = load_raw(rows.dx + m * C + first + i * LANES * N);
 		}
+	row.mean = rows.mean[m];
+	row.rstd = rows.rstd[m];
+}
+
+/* One row of a warp: computes dx, and adds to the lane's sums. */
+template <typename T, int PACKS, int N>
+__device__ __forceinline__ void backward_row(const struct norm_backward<T> &rows, size_t m,
+	const struct raw_row<T, PACKS> &row, float (&dgamma)[PACKS][N], float (&dbeta)[PACKS][N])
+{
+	const int first = threadIdx.x % LANES * N, C = rows.C;
+	const float mean = row.mean, rstd = row.rstd;
+	struct row_means sums = { 0, 0 };
+	float dy[N], x[N], gamma[N], old[N];
 	UNROLL
 	for (int i = 0; i < PACKS; i++) {
 		if (first + i * LANES * N >= C)
 			break;
-		unpack(dy, dy_pack[i]);
-		unpack(x, x_pack[i]);
+		unpack(dy, row.dy[i]);
+		unpack(x, row.x[i]);
 		load(gamma, rows.gamma + first + i * LANES * N);
 		UNROLL
 		for (int e = 0; e < N; e++) {
@@ -95,13 +109,18 @@ __device__ __forceinline__ void backward_row(const struct norm_backward<T> &rows
 	for (int i = 0; i < PACKS; i++) {
 		if (first + i * LANES * N >= C)
 			break;
-		unpack(dy, dy_pack[i]);
-		unpack(x, x_pack[i]);
-		unpack(old, old_pack[i]);
+		unpack(dy, row.dy[i]);
+		unpack(x, row.x[i]);
+		unpack(old, row.old[i]);
 		load(gamma, rows.gamma + first + i * LANES * N);
 		store_dx(rows, m * C + first + i * LANES * N, old, dy, x, gamma, mean, rstd, means);
 	}
 }
+
+/* Whether a lane's registers have room for the next row, which is then under way while one is
+ * computed: 255 in all, of which the sums take two an element. */
+template <typename T, int PACKS>
+constexpr bool two_rows_fit = PACKS *pack_of<T> * (2 + 6 * (int)sizeof(T) / 4) <= 200;
 
 template <typename T, int PACKS>
 __global__ void LAUNCH_BOUNDS(THREADS) norm_backward_kernel(const struct norm_backward<T> rows)
@@ -109,10 +128,20 @@ __global__ void LAUNCH_BOUNDS(THREADS) norm_backward_kernel(const struct norm_ba
 	constexpr int N = pack_of<T>, SLICE = LANES * N; /* columns that one pack of each lane covers */
 	SHARED(float, tile, WARPS * 2 * SLICE);
 	const int lane = threadIdx.x % LANES, warp = threadIdx.x / LANES;
-	const size_t begin = (size_t)blockIdx.x * rows.rows;
+	const size_t begin = (size_t)blockIdx.x * rows.rows,
+				 end = min(begin + rows.rows, (size_t)rows.M);
 	float dgamma[PACKS][N] = {}, dbeta[PACKS][N] = {};
-	for (size_t m = begin + warp; m < begin + rows.rows && m < (size_t)rows.M; m += WARPS)
-		backward_row(rows, m, dgamma, dbeta);
+	struct raw_row<T, PACKS> next = {};
+	if (two_rows_fit<T, PACKS> && begin + warp < end)
+		load_row(next, rows, begin + warp);
+	for (size_t m = begin + warp; m < end; m += WARPS) {
+		struct raw_row<T, PACKS> row = next;
+		if (!two_rows_fit<T, PACKS>)
+			load_row(row, rows, m);
+		else if (m + WARPS < end)
+			load_row(next, rows, m + WARPS);
+		backward_row(rows, m, row, dgamma, dbeta);
+	}
 	UNROLL
 	for (int i = 0; i < PACKS; i++) {
 		UNROLL

@@ -10,6 +10,7 @@
 
 #define TREE_LANES 64 /* NORM_LANES of the CPU */
 #define OWN 4         /* lanes of a thread */
+#define AHEAD 16
 #define TEAM (TREE_LANES / OWN)
 #define THREADS 128
 #define TEAMS (THREADS / TEAM)
@@ -29,6 +30,23 @@ __device__ __forceinline__ void add_squares(double (&lanes)[OWN], const float *x
 		lanes[e] = fma((double)values[e], (double)values[e], lanes[e]);
 }
 
+/* A whole block: AHEAD loads of a thread are under way at once. */
+__device__ __forceinline__ void add_block(double (&lanes)[OWN], const float *x)
+{
+	static_assert(NORM_BLOCK % (TREE_LANES * AHEAD) == 0, "a block has whole rounds");
+	for (int first = 0; first < NORM_BLOCK; first += TREE_LANES * AHEAD) {
+		float values[AHEAD][OWN];
+		UNROLL
+		for (int n = 0; n < AHEAD; n++)
+			load(values[n], x + first + n * TREE_LANES);
+		UNROLL
+		for (int n = 0; n < AHEAD; n++)
+			UNROLL
+		for (int e = 0; e < OWN; e++)
+			lanes[e] = fma((double)values[n][e], (double)values[n][e], lanes[e]);
+	}
+}
+
 /* x: [count]; sums: [⌈count / NORM_BLOCK⌉] */
 template <bool WIDE>
 __global__ void LAUNCH_BOUNDS(THREADS)
@@ -38,9 +56,13 @@ __global__ void LAUNCH_BOUNDS(THREADS)
 	const size_t block = (size_t)blockIdx.x * TEAMS + threadIdx.x / TEAM,
 				 begin = block * NORM_BLOCK;
 	double lanes[OWN] = {};
+	if (WIDE && begin + NORM_BLOCK <= count)
+		add_block(lanes, x + begin + member * OWN);
+	else
 #pragma unroll 8
-	for (size_t at = begin + member * OWN; at < min(begin + NORM_BLOCK, count); at += TREE_LANES)
-		add_squares<WIDE>(lanes, x + at, count - at);
+		for (size_t at = begin + member * OWN; at < min(begin + NORM_BLOCK, count);
+			 at += TREE_LANES)
+			add_squares<WIDE>(lanes, x + at, count - at);
 	/* Adds the upper half of the lanes to the lower half until one is left. */
 	for (int distance = TEAM / 2; distance > 0; distance /= 2)
 		UNROLL
