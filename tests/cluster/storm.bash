@@ -357,6 +357,14 @@ disturb() {
         { echo "steps were lost though there was a notice" && return 1; }
 }
 
+# pace MILLISECONDS: how long each step takes from now on, at least.
+pace() { echo "$1" >"$JOBS/pace.new" && mv "$JOBS/pace.new" "$JOBS/pace"; }
+
+# The steps have to last for all disturbances: slow ones, where more of them are over.
+keep_pace() {
+    if [ $((top * count)) -gt $((STEPS * number)) ]; then pace 1000; else pace 40; fi
+}
+
 # storm N SEED PROGRAM: to its end, and the verdict. The table is left in $TABLE.
 storm() {
     local count=$1 seed=$2 program=$3 number=0 line
@@ -364,7 +372,7 @@ storm() {
     local restarts=0 losses=0 slowest=0 slowest_is=-
     TABLE=$MUSTER_BUILD/log/storm-$program-$seed.txt
     mkdir -p "${TABLE%/*}"
-    export CLOCK_FILE=$JOBS/clock STEP_MILLISECONDS=40 STEPS_FAST=$JOBS/fast WITHOUT_GPUS=yes
+    export CLOCK_FILE=$JOBS/clock STEP_MILLISECONDS=40 STEPS_PACE=$JOBS/pace WITHOUT_GPUS=yes
     disk_begin && "begin_$program" || return
     storm_began=${EPOCHREALTIME/./}
     {
@@ -372,11 +380,12 @@ storm() {
         printf '%3s %8s  %-48s %6s %6s %6s %8s\n' "" when what attempt lost from "new step"
     } | tee "$TABLE" >&3
     while read -r line; do
+        keep_pace
         number=$((number + 1))
         # shellcheck disable=SC2086
         disturb $number $line || { verdict_is "failed" && return 1; }
     done < <(plan "$count" "$seed")
-    : >"$JOBS/fast"
+    pace 0
     job_wait "$job" 600 COMPLETED FAILED && clean "$program" ||
         { verdict_is "failed" && return 1; }
     echo "$restarts restarts, $losses steps done again, the slowest $((slowest / 10)) s:" \

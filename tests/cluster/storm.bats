@@ -40,19 +40,19 @@ teardown() {
 }
 
 # bats test_tags=long
-@test "a storm over moments that are shared out" { storm 60 2 zero; }
+@test "a storm over moments that are shared out" { storm 10 2 zero; }
 
 # bats test_tags=long
-@test "a storm over a writer on each node" { storm 60 3 writers; }
+@test "a storm over a writer on each node" { storm 10 3 writers; }
 
 # bats test_tags=long
-@test "a storm over a training of other sizes each time" { storm 60 4 elastic; }
+@test "a storm over a training of other sizes each time" { storm 10 4 elastic; }
 
 # bats test_tags=long
 @test "a storm over a PyTorch training" {
     has_torch || skip "no python3-torch"
-    storm 60 5 python
+    storm 10 5 python
 }
 
 # bats test_tags=long
-@test "a storm over a C program" { storm 60 6 ring; }
+@test "a storm over a C program" { storm 10 6 ring; }
