@@ -18,6 +18,7 @@
 
 #define SEALS (F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_SEAL)
 #define SLOT_BYTES 256
+#define LEAVING_OFFSET 250   /* a byte: 1 means that the node is about to be taken away */
 #define PROGRESS_OFFSET 251  /* a byte: 1 means progress */
 #define RESULT_OFFSET 252    /* int32_t: the process whose status is a result */
 #define FIRST_DESCRIPTOR 200 /* out of the way of scripts, which choose low numbers */
@@ -61,14 +62,25 @@ pid_t last_words_result_of(int memory, int slot)
 	return size == sizeof pid ? pid : 0;
 }
 
-bool last_words_progressed(int memory, int slots)
+/* Whether the byte at that place of any slot is 1. */
+static bool any_said(int memory, int slots, int offset)
 {
 	for (int i = 0; i < slots; i++) {
 		char byte = 0;
-		if (pread(memory, &byte, 1, (off_t)i * SLOT_BYTES + PROGRESS_OFFSET) == 1 && byte == 1)
+		if (pread(memory, &byte, 1, (off_t)i * SLOT_BYTES + offset) == 1 && byte == 1)
 			return true;
 	}
 	return false;
+}
+
+bool last_words_progressed(int memory, int slots)
+{
+	return any_said(memory, slots, PROGRESS_OFFSET);
+}
+
+bool last_words_leaving(int memory, int slots)
+{
+	return any_said(memory, slots, LEAVING_OFFSET);
 }
 
 struct last_words last_words_open(const char *value)
@@ -111,10 +123,20 @@ void last_words_say_result(const struct last_words *words)
 	(void)ignored;
 }
 
-void last_words_say_progress(const struct last_words *words)
+static void say_byte(const struct last_words *words, int offset)
 {
 	if (words->fd < 0)
 		return;
-	ssize_t ignored = pwrite(words->fd, "\1", 1, words->offset + PROGRESS_OFFSET);
+	ssize_t ignored = pwrite(words->fd, "\1", 1, words->offset + offset);
 	(void)ignored;
+}
+
+void last_words_say_progress(const struct last_words *words)
+{
+	say_byte(words, PROGRESS_OFFSET);
+}
+
+void last_words_say_leaving(const struct last_words *words)
+{
+	say_byte(words, LEAVING_OFFSET);
 }

@@ -31,6 +31,9 @@ pid_t last_words_result_of(int memory, int slot);
 /* Whether a task of the first `slots` slots called last_words_say_progress. */
 bool last_words_progressed(int memory, int slots);
 
+/* Whether a task of the first `slots` slots called last_words_say_leaving. */
+bool last_words_leaving(int memory, int slots);
+
 /* Replaces each byte that is not printable ASCII by "?". */
 void last_words_make_printable(char *text);
 
@@ -54,5 +57,8 @@ void last_words_say_result(const struct last_words *words);
 /* The job is further than after all earlier attempts: if this attempt fails now, it was not in
  * vain. */
 void last_words_say_progress(const struct last_words *words);
+
+/* This node is about to be taken away. */
+void last_words_say_leaving(const struct last_words *words);
 
 #endif

@@ -88,6 +88,13 @@ void log_progress(void)
 	pthread_mutex_unlock(&lock);
 }
 
+void log_leaving(void)
+{
+	pthread_mutex_lock(&lock);
+	last_words_say_leaving(&last_words);
+	pthread_mutex_unlock(&lock);
+}
+
 static void log_line(enum log_level level, const char *format, va_list args)
 {
 	if (level > threshold)

@@ -33,6 +33,9 @@ void log_status_is_result(void);
 /* Records there that the job has made progress. */
 void log_progress(void);
 
+/* Records there that this node is about to be taken away. */
+void log_leaving(void);
+
 void log_error(const char *format, ...) __attribute__((format(printf, 1, 2)));
 void log_warn(const char *format, ...) __attribute__((format(printf, 1, 2)));
 void log_info(const char *format, ...) __attribute__((format(printf, 1, 2)));

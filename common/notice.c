@@ -126,5 +126,7 @@ const char *notice_name(int signal)
 			return notices[i].name;
 	if (signal == NOTICE_LAUNCHER)
 		return "the end of the launcher on its node";
+	if (signal == NOTICE_SPOT)
+		return "a spot notice";
 	return signal == NOTICE_TIME_LIMIT ? "the time limit" : "a signal";
 }

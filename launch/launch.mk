@@ -21,11 +21,13 @@ liblaunch_la_SOURCES = \
 	launch/rdzv_single.c \
 	launch/presence.c launch/presence.h \
 	launch/run_key.c launch/run_key.h \
+	launch/spot_source.c launch/spot_source.h \
+	launch/spot_watch.c launch/spot_watch.h \
 	launch/step_word.c launch/step_word.h \
 	launch/step_word_data.c launch/step_word_data.h \
 	launch/step_word_frame.c launch/step_word_frame.h \
 	launch/step_word_peer.c launch/step_word_peer.h
-liblaunch_la_CPPFLAGS = $(AM_CPPFLAGS) -DLIBEXECDIR='"$(libexecdir)"' \
+liblaunch_la_CPPFLAGS = $(AM_CPPFLAGS) -DBINDIR='"$(bindir)"' -DLIBEXECDIR='"$(libexecdir)"' \
 	-DPMIX_LIBDIR='"$(PMIX_LIBDIR)"'
 liblaunch_la_CFLAGS = $(AM_CFLAGS) $(PMIX_CFLAGS)
 if HAVE_PMIX

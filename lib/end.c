@@ -11,6 +11,7 @@
 #include "common/log.h"
 #include "common/notice.h"
 #include "launch/requeue_ask.h"
+#include "launch/spot_watch.h"
 #include "lib/muster_private.h"
 
 #define LAST_CALL_SECONDS 5.0  /* for the others to come, once one of them is lost */
@@ -94,7 +95,9 @@ int muster_end(struct muster *muster, struct muster_ckpt *ckpt, struct ncclComm 
 	err_fail(&why, (enum exit_status)status, "%s", muster_error());
 	if (muster_nccl_end(muster, comm, is_good(status), seconds) && is_good(status))
 		log_warn("%s", muster_error());
+	bool durable = status == MUSTER_REQUEUE && ckpt;
 	close_ckpt(muster, ckpt, status, why.text, seconds);
+	spot_watch_end(durable);
 	if (muster->ident.rank == 0 && (status == MUSTER_LOST || status == MUSTER_REQUEUE))
 		requeue_ask(&muster->ident);
 	part(muster, seconds);

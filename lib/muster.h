@@ -228,8 +228,12 @@ MUSTER_API int muster_worker_begin(int64_t trainer);
 #define MUSTER_NOTICE_TIME_LIMIT 1000
 /* So is, on each rank of a node, the end of slurmstepd or of mpirun's daemon there. */
 #define MUSTER_NOTICE_LAUNCHER 1001
+/* And, on the first rank of a node, the word of a cloud that it is about to take the node away.
+ * From muster_open on muster-notice listens to the cloud that this machine is in; the variable
+ * MUSTER_NOTICE names another source, or off (muster-notice(1)). */
+#define MUSTER_NOTICE_SPOT 1002
 
-/* The number of the first signal that came, or one of these two; 0: none. */
+/* The number of the first signal that came, or one of these three; 0: none. */
 MUSTER_API int muster_notice(void);
 
 /* A descriptor that is readable for poll, select and epoll once a notice has come; -1 before

@@ -8,6 +8,7 @@
 #include "common/alone.h"
 #include "common/descriptors.h"
 #include "common/log.h"
+#include "launch/spot_watch.h"
 #include "lib/muster_private.h"
 
 #define NODE_KEY "muster-node"
@@ -20,6 +21,8 @@ static int meet(struct muster *muster, struct err *err)
 	if (ident_discover(ident, err) < 0)
 		return -1;
 	alone_warn(ident);
+	if (spot_watch_begin(ident, NULL, err) < 0)
+		return -1;
 	if (ident->world_size > 1)
 		log_set_tag("rank %d on %s", ident->rank, ident->node);
 	muster->flight = flight_create(ident, err);
@@ -65,6 +68,7 @@ void muster_close(struct muster *muster, int orderly)
 {
 	if (!muster)
 		return;
+	spot_watch_end(false);
 	muster_end_flight(muster, orderly);
 	step_word_close(muster->word);
 	rdzv_close(muster->rdzv, orderly);

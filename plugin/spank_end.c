@@ -120,6 +120,12 @@ bool spank_end_progressed(spank_t spank)
 		&& last_words_progressed(end.words, (int)item(spank, S_JOB_LOCAL_TASK_COUNT));
 }
 
+bool spank_end_leaving(spank_t spank)
+{
+	return end.words >= 0
+		&& last_words_leaving(end.words, (int)item(spank, S_JOB_LOCAL_TASK_COUNT));
+}
+
 static void fill_in(spank_t spank, int status, struct task_report *report)
 {
 	*report = (struct task_report) { .rank = spank_end_rank(spank), .wait_status = status };

@@ -22,6 +22,9 @@ bool spank_end_is_result(spank_t spank);
 /* Whether a task of this node declared that the job has made progress. */
 bool spank_end_progressed(spank_t spank);
 
+/* Whether a task of this node declared that a cloud is about to take the node away. */
+bool spank_end_leaving(spank_t spank);
+
 /* Tells srun how a task ended, if that can change srun's line; `status` is not 0. Returns whether
  * srun knows of a failure on this node, and so will name the first rank itself. */
 bool spank_end_tell(spank_t spank, int status);

@@ -171,6 +171,8 @@ static void make_request(struct request *request, spank_t spank, const struct sp
 	add(request, request->ended);
 	if (node)
 		add(request, request->place);
+	if (node && spank_end_leaving(spank))
+		add(request, "--leaving");
 	add_end(request, spank, args, status);
 	bool lost = task_end_blame(status) == TASK_BLAME_LOST;
 	if (lost)

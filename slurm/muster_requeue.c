@@ -22,6 +22,7 @@
 #include "common/number.h"
 #include "slurm/breaker.h"
 #include "slurm/later.h"
+#include "slurm/leave_out.h"
 #include "slurm/requeue.h"
 
 #define RETRY_SECONDS 1.0
@@ -36,7 +37,7 @@ struct options {
 	struct breaker breaker;
 	double deadline, settle;
 	const char *final, *node;
-	bool quiet, running, runs, times, taken, later;
+	bool quiet, running, runs, times, taken, later, leaving;
 	int arguments;
 };
 
@@ -57,6 +58,7 @@ enum {
 	KEY_PROGRESSED,
 	KEY_ASKED,
 	KEY_LATER,
+	KEY_LEAVING,
 	KEY_DEADLINE
 };
 
@@ -106,6 +108,10 @@ static const struct argp_option option_table[] = {
 		"\" where the job can be put back when nothing of it is left on its nodes, and don't wait "
 		"for that",
 		0 },
+	{ "leaving", KEY_LEAVING, NULL, 0,
+		"with --node: a cloud is about to take that node away, so the next attempt is not to start "
+		"there",
+		0 },
 	{ "deadline", KEY_DEADLINE, "SECONDS", 0, "give up on a controller that is away (default 300)",
 		0 },
 	{ "quiet", 'q', NULL, 0, "print nothing if there was nothing to do", 0 },
@@ -144,6 +150,7 @@ static bool *flag_of(struct options *options, int key)
 	case KEY_ASKED: return &options->end.asked;
 	case KEY_LOST: return &options->end.lost;
 	case KEY_LATER: return &options->later;
+	case KEY_LEAVING: return &options->leaving;
 	case 'q': return &options->quiet;
 	default: return NULL;
 	}
@@ -183,6 +190,8 @@ static error_t parse_option(int key, char *arg, struct argp_state *state)
 	case ARGP_KEY_END:
 		if (options->status >= 0 ? options->arguments != 0 : options->arguments != 2)
 			argp_error(state, "give JOB and ATTEMPT, or --status N alone");
+		if (options->leaving && !options->node)
+			argp_error(state, "--leaving needs --node");
 		if (options->final && options->end.step < 0)
 			argp_error(state, "--final needs --step");
 		if (only_looks(options) && (options->status >= 0 || options->end.step >= 0))
@@ -357,12 +366,17 @@ static int act_on(struct requeue_job *job, const struct options *options, struct
 	return EXIT_OK;
 }
 
-/* One try. Returns an exit status, or -1 to try again. */
-static int act(const struct options *options, struct err *err)
+/* One try. Returns an exit status, or -1 to try again. *left_out: an earlier attempt has left nodes
+ * out. */
+static int act(const struct options *options, bool *left_out, struct err *err)
 {
 	struct requeue_job job;
+	char nodes[500];
+	int attempt;
 	if (requeue_load((uint32_t)options->job, &job, err) < 0)
 		return -1;
+	*left_out = leave_out_noted(job.comment, nodes, sizeof nodes, &attempt)
+		&& attempt < options->end.attempt;
 	int status = act_on(&job, options, err);
 	requeue_clear(&job);
 	return status;
@@ -413,12 +427,29 @@ static int settle(const struct options *options, bool late, struct deadline dead
 	return 0;
 }
 
+/* Once the job waits for its next attempt. It may still be put back if this fails. */
+static void leave_out_node(const struct options *options)
+{
+	char why[200];
+	struct err err;
+	const char *node = options->leaving ? options->node : NULL;
+	int rc = leave_out((uint32_t)options->job, options->end.attempt, node, why, sizeof why, &err);
+	if (rc > 0)
+		say("job %ld does not start on %s again, which is about to be taken away", options->job,
+			node);
+	else if (node && rc == 0)
+		say("job %ld may start on %s again, though it is about to be taken away: %s", options->job,
+			node, why);
+	else if (node)
+		say("%s", err.text);
+}
+
 /* One try of run(). */
-static int attempt(const struct options *options, int tries, bool *settled,
+static int attempt(const struct options *options, int tries, bool *settled, bool *left_out,
 	struct deadline deadline, struct err *err)
 {
 	*settled = *settled || settle(options, tries > 0, deadline, err) == 0;
-	return *settled ? act(options, err) : -1;
+	return *settled ? act(options, left_out, err) : -1;
 }
 
 /* Tries until the controller answers. Each try loads the job again, since its state may have
@@ -427,13 +458,14 @@ static int run(const struct options *options)
 {
 	struct err err;
 	struct deadline deadline = deadline_in(options->deadline);
-	bool settled = options->settle <= 0;
+	bool settled = options->settle <= 0, left_out = false;
 	int status;
 	says_later = options->later;
 	signal(SIGALRM, on_deadline);
 	alarm((unsigned)options->deadline + 1);
 	requeue_init();
-	for (int tries = 0; (status = attempt(options, tries, &settled, deadline, &err)) < 0; tries++) {
+	for (int tries = 0; (status = attempt(options, tries, &settled, &left_out, deadline, &err)) < 0;
+		 tries++) {
 		if (err.status != EXIT_LOST || !deadline_sleep(deadline, RETRY_SECONDS)) {
 			say("%s", err.text);
 			if (options->later && err.status == EXIT_LOST)
@@ -441,6 +473,8 @@ static int run(const struct options *options)
 			return err.status;
 		}
 	}
+	if (status == EXIT_OK && (options->leaving || left_out))
+		leave_out_node(options);
 	return status;
 }
 

@@ -3,7 +3,7 @@
 if HAVE_SLURM
 libexec_PROGRAMS = muster-first-node muster-requeue
 muster_requeue_SOURCES = slurm/muster_requeue.c slurm/breaker.c slurm/breaker.h slurm/later.h \
-	slurm/requeue.c slurm/requeue.h slurm/slurm_compat.h
+	slurm/leave_out.c slurm/leave_out.h slurm/requeue.c slurm/requeue.h slurm/slurm_compat.h
 muster_requeue_CPPFLAGS = $(AM_CPPFLAGS) $(SLURM_CPPFLAGS)
 muster_requeue_LDFLAGS = $(AM_LDFLAGS) $(SLURM_LDFLAGS)
 muster_requeue_LDADD = libcommon.la $(SLURM_LIBS)

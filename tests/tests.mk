@@ -42,6 +42,7 @@ include tests/unit/plugin/plugin.mk
 include tests/unit/runs/runs.mk
 include tests/unit/shim/shim.mk
 include tests/unit/slurm/slurm.mk
+include tests/unit/spot/spot.mk
 include tests/unit/telemetry/telemetry.mk
 include tests/unit/text/text.mk
 include tests/unit/top/top.mk
@@ -239,13 +240,14 @@ lint-flags:
 .PHONY: fuzz lint lint-flags shim
 EXTRA_DIST += tests/lint.sh tests/lint.bats tests/lib/analyzer.h
 EXTRA_DIST += tests/sanitize.bats tests/sanitize_threads.bats tests/hardening.bats \
+	tests/notice.bats tests/cluster/spot.bats tests/lib/metadata_server.py \
 	tests/descriptors.bats tests/network.bats tests/cluster/addresses.bats \
 	tests/cluster/groups.bats \
 	tests/fuzz.bats tests/fuzz/run.sh tests/fuzz/fuzz_input.h tests/fuzz/fuzz_npy.c \
 	tests/fuzz/fuzz_tokens.c tests/fuzz/fuzz_attempts.c tests/fuzz/fuzz_checkpoint.c \
 	tests/fuzz/fuzz_ckptd_proto.c tests/fuzz/fuzz_comm_conn.c tests/fuzz/fuzz_rank_links.c \
 	tests/fuzz/fuzz_step_word.c tests/fuzz/fuzz_opt_config.c tests/fuzz/fuzz_run_table.c \
-	tests/fuzz/fuzz_tokenizer.c \
+	tests/fuzz/fuzz_tokenizer.c tests/fuzz/fuzz_spot_reply.c \
 	tests/fuzz/fuzz_first_end.c tests/fuzz/fuzz_import.c tests/fuzz/fuzz_bootstrap.c \
 	tests/fuzz/fuzz_hostlist.c tests/fuzz/fuzz_layout.c tests/fuzz/fuzz_rank_env.c \
 	tests/fuzz/fuzz_spank_args.c tests/fuzz/fuzz_owner.c tests/fuzz/fuzz_part.c \

@@ -11,7 +11,7 @@ seconds=${1-20}
 [ $# -gt 0 ] || set -- attempts checkpoint ckptd_proto comm_conn rank_links first_end bootstrap \
     hostlist import layout \
     manifest npy opt_config owner part pmi2_wire gemm_plans rank_env run_table safetensors \
-    spank_args step_word flight tokenizer tokens
+    spank_args spot_reply step_word flight tokenizer tokens
 compiler=${FUZZ_CC:-clang}
 work=$(mktemp -d)
 trap 'rm -rf "$work"' EXIT
@@ -32,6 +32,7 @@ sources() {
         echo checkpoint/{protocol/ckptd_{attach,conn,fields,proto,save,tcp},format/safetensors}.c \
             "${base[@]}"
         ;;
+    spot_reply) echo spot/reply.c "${base[@]}" ;;
     comm_conn) echo trainer/comm/comm_conn.c ;;
     tokenizer)
         echo text/{bpe,text_split,token_list,tokenizer,tokenizer_read}.c -lpcre2-8 -lutf8proc \

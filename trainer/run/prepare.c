@@ -13,6 +13,7 @@
 #include "common/log.h"
 #include "common/opt.h"
 #include "launch/job_query.h"
+#include "launch/spot_watch.h"
 #include "trainer/comm/status_exchange.h"
 #include "trainer/ddp/ddp_plan.h"
 #include "trainer/run/device.h"
@@ -66,6 +67,8 @@ static int meet(struct run *run, struct err *err)
 		log_set_tag("rank %d on %s", run->ident.rank, run->ident.node);
 	if (check_world(settings, run->ident.world_size, err) < 0)
 		return ERR_SHARED;
+	if (spot_watch_begin(&run->ident, settings->notice, err) < 0)
+		return err->status == EXIT_USAGE ? ERR_SHARED : -1;
 	struct err why = { 0 };
 	int rc = device_choose(run, &why);
 	run->rdzv = rdzv_open(&run->ident, settings->rendezvous, settings->rdzv_timeout, err);

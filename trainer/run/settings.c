@@ -207,6 +207,10 @@ static const struct opt table[] = {
 		"drifted apart; 0: none"),
 	TEXT("rendezvous", OPT_OPERATION, rendezvous, NULL, "NAME",
 		"pmix, pmi2, file or single; else the first that fits"),
+	TEXT("notice", OPT_OPERATION, notice, NULL, "SOURCE",
+		"who tells that a spot node is about to be taken away: auto (the cloud that this machine "
+		"is in), off, aws, gcp, azure, one of these with =URL, or the URL of a page; else what "
+		"MUSTER_NOTICE says, or auto"),
 	REAL("rdzv-timeout", OPT_OPERATION, rdzv_timeout, "60", 0.1, 1e6,
 		"seconds within which all ranks must have come"),
 	TEXT("trace", OPT_OPERATION, trace, NULL, "FILE",

@@ -42,7 +42,7 @@ struct settings {
 	double learning_rate, min_learning_rate, weight_decay, beta1, beta2, epsilon, clip;
 	/* ---- operation: any attempt may change it ---- */
 	const char *data, *labels, *validation_data, *validation_labels, *ckpt_dir, *ckpt_every,
-		*change, *rendezvous, *trace, *trace_steps, *sample_prompt, *tokenizer;
+		*change, *rendezvous, *notice, *trace, *trace_steps, *sample_prompt, *tokenizer;
 	int64_t microbatch, validate_every, validate_batches, sample_every, sample_tokens, keep_last,
 		keep_every, keep_best, shard_size, ckpt_slots;
 	int64_t threads, bucket_mb, zero, check_replicas;

@@ -16,6 +16,7 @@
 #include "common/notice.h"
 #include "common/progress.h"
 #include "launch/requeue_ask.h"
+#include "launch/spot_watch.h"
 #include "trainer/comm/status_exchange.h"
 #include "trainer/run/prepare.h"
 #include "trainer/run/report.h"
@@ -258,6 +259,7 @@ int main(int argc, char **argv)
 			return fail(&run, rc, &err);
 		end_trace(&run);
 	}
+	spot_watch_end(status == EXIT_REQUEUE && run.settings.ckpt_dir);
 	tell_next(&run, status);
 	release(&run, true);
 	rdzv_close(run.rdzv, 1);

@@ -120,7 +120,7 @@ __device__ __forceinline__ void backward_row(const struct norm_backward<T> &rows
 /* Whether a lane's registers have room for the next row, which is then under way while one is
  * computed: 255 in all, of which the sums take two an element. */
 template <typename T, int PACKS>
-constexpr bool two_rows_fit = PACKS *pack_of<T> * (2 + 6 * (int)sizeof(T) / 4) <= 200;
+constexpr bool two_rows_fit = PACKS *pack_of<T> *(2 + 6 * (int)sizeof(T) / 4) <= 200;
 
 template <typename T, int PACKS>
 __global__ void LAUNCH_BOUNDS(THREADS) norm_backward_kernel(const struct norm_backward<T> rows)
@@ -131,7 +131,8 @@ __global__ void LAUNCH_BOUNDS(THREADS) norm_backward_kernel(const struct norm_ba
 	const size_t begin = (size_t)blockIdx.x * rows.rows,
 				 end = min(begin + rows.rows, (size_t)rows.M);
 	float dgamma[PACKS][N] = {}, dbeta[PACKS][N] = {};
-	struct raw_row<T, PACKS> next = {};
+	struct raw_row<T, PACKS> next = {
+	};
 	if (two_rows_fit<T, PACKS> && begin + warp < end)
 		load_row(next, rows, begin + warp);
 	for (size_t m = begin + warp; m < end; m += WARPS) {
