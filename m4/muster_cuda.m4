@@ -4,8 +4,8 @@ AC_DEFUN([MUSTER_CUDA], [
   AC_ARG_WITH([cuda], [AS_HELP_STRING([--with-cuda=auto|yes|no|DIR], [CUDA kernels (auto)])], [],
     [with_cuda=auto])
   AC_ARG_WITH([cuda-arch], [AS_HELP_STRING([--with-cuda-arch=LIST],
-    [compute capabilities, such as 80,90,90a (80,90,90a, and PTX of the newest)])], [],
-      [with_cuda_arch=80,90,90a])
+    [compute capabilities, such as 80,90 (80,90, and PTX of the newest)])], [],
+      [with_cuda_arch=80,90])
   have_cuda=no NVCC=no CUDA_CPPFLAGS= CUDA_LIBS=
   AS_IF([test "x$with_cuda" != xno], [
     AS_CASE([$with_cuda],

@@ -49,7 +49,7 @@ setup() {
     grep -q '^ *CUDA \.* yes' configure.out || skip "no CUDA: nvcc or its runtime is missing"
     make -j"$(nproc)" libcudakernels.a V=1 >make.out 2>&1 || { tail -30 make.out; return 1; }
     ! grep -i warning make.out || false
-    grep -q 'code=sm_80 .*code=sm_90 .*code=sm_90a .*code=compute_90 ' make.out
+    grep -q 'code=sm_80 .*code=sm_90 .*code=compute_90 ' make.out
 }
 
 # bats test_tags=ci

@@ -237,7 +237,11 @@ lint-flags:
 	@echo $(DEFS) -D_GNU_SOURCE -I$(abs_top_builddir) $(JANSSON_CFLAGS) $(XXHASH_CFLAGS) \
 	$(CMOCKA_CFLAGS) $(DNNL_CPPFLAGS) $(SLURM_CPPFLAGS) $(PMIX_CFLAGS) $(FUSE_CFLAGS) \
 	$(CUDA_CPPFLAGS) $(NCCL_CPPFLAGS)
-.PHONY: fuzz lint lint-flags shim
+# What the CUDA kernels take of a card, against tests/ptxas.tsv.
+check-ptxas:
+	NVCC='$(NVCC)' $(top_srcdir)/tests/ptxas.py
+EXTRA_DIST += tests/ptxas.bats tests/ptxas.py tests/ptxas.tsv
+.PHONY: check-ptxas fuzz lint lint-flags shim
 EXTRA_DIST += tests/lint.sh tests/lint.bats tests/lib/analyzer.h
 EXTRA_DIST += tests/sanitize.bats tests/sanitize_threads.bats tests/hardening.bats \
 	tests/notice.bats tests/cluster/spot.bats tests/lib/metadata_server.py \
