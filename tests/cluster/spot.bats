@@ -7,7 +7,7 @@
 load helpers
 load ../lib/has_torch
 load ../lib/python_package
-STEPS=240
+STEPS=144 # whole epochs of the PyTorch training
 load training
 load pytorch
 
@@ -124,6 +124,7 @@ END
     train_equals_reference users
 }
 
+# bats test_tags=long
 @test "azure hears that the node may be taken once the last save is durable" {
     export MUSTER_NOTICE=azure=http://127.0.0.1:8081
     job=$(train_submit ready -N2 --exclusive -- --ckpt-every 10000)
@@ -140,6 +141,7 @@ END
     train_equals_reference ready
 }
 
+# bats test_tags=long
 @test "a PyTorch training hears of it as well" {
     has_torch || skip "no python3-torch"
     local options=(--samples 384 --batch 24 --workers 1 --every 1000 --epochs $((STEPS / 16)) --sum)
