@@ -86,6 +86,7 @@ static int start_program(const char *path, const char *source, int theirs, struc
 static int start(const char *path, const char *source, struct err *err)
 {
 	int ends[2];
+	watch.noticed = watch.acknowledged = watch.closing = watch.ended = false;
 	if (socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, ends) < 0)
 		return err_set(err, "spot notices: couldn't make a socket: %m");
 	int rc = start_program(path, source, ends[1], err);
@@ -101,22 +102,34 @@ static int start(const char *path, const char *source, struct err *err)
 	return rc < 0 ? rc : err_set(err, "spot notices: couldn't start the thread that hears of them");
 }
 
+/* Where nobody has asked for a source, a training does without. */
+static int miss_program(const char *path, bool asked, bool first, struct err *err)
+{
+	err_fail(err, EXIT_USAGE,
+		"spot notices: couldn't find %.300s: install it (configure finds libcurl, or Muster's "
+		"package muster-ckptd), or give --notice off (" SPOT_SOURCE_VARIABLE "=off)",
+		path);
+	if (!asked && first)
+		log_warn("%s; this machine is in a cloud whose notices nobody hears", err->text);
+	return asked ? -1 : 0;
+}
+
 int spot_watch_begin(const struct ident *ident, const char *source, struct err *err)
 {
 	char path[4096];
 	struct spot_source read;
 	const char *given = source ? source : getenv(SPOT_SOURCE_VARIABLE);
+	bool asked = given && given[0] && strcmp(given, "auto") != 0, first = ident->local_rank == 0;
 	if (spot_source_read(given, &read, err) < 0)
 		return -1;
-	if (read.cloud == SPOT_OFF || ident->local_rank != 0 || watch.pid)
+	if (read.cloud == SPOT_OFF || watch.pid)
 		return 0;
 	if (installed_program("bin", BINDIR, "muster-notice", path, sizeof path) < 0)
-		return err_fail(err, EXIT_USAGE,
-			"spot notices: couldn't find %.300s: install it (configure finds libcurl, or Muster's "
-			"package muster-ckptd), or give --notice off (" SPOT_SOURCE_VARIABLE "=off)",
-			path);
+		return miss_program(path, asked, first, err);
+	if (!first)
+		return 0;
 	deadline_condition(&watch.changed);
-	if (start(path, given && given[0] ? given : "auto", err) < 0)
+	if (start(path, asked ? given : "auto", err) < 0)
 		return -1;
 	log_debug("spot notices: %s tells them", spot_cloud_name(read.cloud));
 	return 0;

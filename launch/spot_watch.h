@@ -11,7 +11,7 @@
 
 /* Starts it on the first rank of each node, once in a process; `source` as in spot_source.h, NULL:
  * the variable's. Returns 0 where there is nothing to watch, too. Status EXIT_USAGE where `source`
- * can't be used, or names one and muster-notice is not installed. */
+ * can't be used, or names one and muster-notice is not installed; with "auto" that is only told. */
 int spot_watch_begin(const struct ident *ident, const char *source, struct err *err);
 
 /* Ends it; `durable`: what comes after this process resumes from here, so that Azure need not wait

@@ -13,6 +13,11 @@ tests_unit_test_presence_LDADD = liblaunch.la libcommon.la $(CMOCKA_LIBS)
 unit_tests += tests/unit/test_spot_source
 tests_unit_test_spot_source_SOURCES = tests/unit/launch/test_spot_source.c
 tests_unit_test_spot_source_LDADD = liblaunch.la libcommon.la $(CMOCKA_LIBS)
+unit_tests += tests/unit/test_spot_watch
+tests_unit_test_spot_watch_SOURCES = tests/unit/launch/test_spot_watch.c launch/spot_source.c \
+	launch/spot_watch.c
+tests_unit_test_spot_watch_CPPFLAGS = $(AM_CPPFLAGS) -DBINDIR='"fake-bin"'
+tests_unit_test_spot_watch_LDADD = libcommon.la $(CMOCKA_LIBS)
 unit_tests += tests/unit/test_step_word
 tests_unit_test_step_word_SOURCES = tests/unit/launch/test_step_word.c
 tests_unit_test_step_word_LDADD = liblaunch.la libcommon.la $(CMOCKA_LIBS)
