@@ -131,6 +131,10 @@ class Bench:
             self.can_tune = "--tune" in done.stdout
         return ["--tune"] if self.can_tune and self.options.device == "cuda" else []
 
+    def attention(self):
+        """Whose attention is measured: the floor's table is of the same."""
+        return "cudnn" if "cudnn" in self.options.train else "own"
+
     def ours(self, model, microbatch, reduction="canonical", steps=FOREVER):
         layers, width, heads, context, vocabulary = model.shape
         command = [self.program("muster-train"), "--data", self.options.data, "--order", "file",
@@ -141,7 +145,8 @@ class Bench:
                    "--learning-rate", RATE,
                    "--min-learning-rate", RATE, "--warmup-steps", WARM_UP_STEPS, "--reduction",
                    reduction,
-                   "--device", self.options.device, *self.tuned(), *self.options.train]
+                   "--device", self.options.device, "--attention", self.attention(), *self.tuned(),
+                   *self.options.train]
         return Contestant(f"muster {reduction}", command, self.environment())
 
     def torch(self, model, microbatch, mode, attention, steps=FOREVER):
@@ -242,7 +247,7 @@ class Bench:
     def measure_floor(self, model, microbatch):
         """What step_floor says, or None where it could not be measured."""
         command = [self.program("step_floor"), *model.shape, microbatch, model.batch // microbatch,
-                   FLOOR_SECONDS, *(["cudnn"] if "cudnn" in self.options.train else [])]
+                   FLOOR_SECONDS, *(["cudnn"] if self.attention() == "cudnn" else [])]
         try:
             done = subprocess.run([str(word) for word in command], stdout=subprocess.PIPE,
                                   stderr=subprocess.PIPE,

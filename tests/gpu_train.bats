@@ -121,6 +121,51 @@ manifest() {
     same whole gpt2-bf16 # what auto is on a GPU
 }
 
+# whose DIR WORDS: the newest step's record names cuDNN ("cuDNN"), or does not ("").
+whose() {
+    [ "$(manifest "$1" '"cuDNN" if "cuDNN 9.0.0" in m["numerics"]["libraries"] else ""')" = "$2" ]
+}
+
+@test "auto takes cuDNN's attention where it is there and steady, and goes on with whose the checkpoint is" {
+    whose whole ""
+    FAKE_CUDNN=steady gpt2 theirs >theirs.out 2>&1
+    whose theirs cuDNN
+    near 1e-2 whole theirs
+    FAKE_CUDNN=unsteady gpt2 unsteady --log-level debug >unsteady.out 2>&1
+    grep -q "attention: Muster's own: cuDNN's attention comes to other bits each time" unsteady.out
+    same whole unsteady
+    FAKE_CUDNN=steady gpt2 told --attention own >told.out 2>&1
+    same whole told
+    FAKE_CUDNN=steady gpt2 exact --precision tf32 >exact.out 2>&1
+    whose exact ""
+    # A run that was begun without it.
+    gpt2 begun >begun.out 2>&1
+    rm -r begun/step-00000008 "$(last begun)"
+    FAKE_CUDNN=steady gpt2 begun >>begun.out 2>&1
+    same whole begun
+    # And one that was begun with it, where it is not any more.
+    FAKE_CUDNN=steady gpt2 lost >lost.out 2>&1
+    rm -r lost/step-00000008 "$(last lost)"
+    gpt2 lost >>lost.out 2>&1
+    grep -q "resume: the numerics differ, so bits may: libraries was .*cuDNN" lost.out
+    fails 2 "couldn't load cuDNN" gpt2 asked --attention cudnn
+    FAKE_CUDNN=steady gpt2 asked --attention cudnn >asked.out 2>&1
+    same theirs asked
+}
+
+@test "all ranks have the same attention, also where only one has cuDNN's" {
+    FAKE_CUDNN=steady gpt2_ranks 2 both --share-gpu
+    whose both cuDNN
+    FAKE_CUDNN=steady@1 gpt2_ranks 2 one --share-gpu
+    whose one ""
+    FAKE_CUDNN=steady@0 gpt2_ranks 2 other --share-gpu >other.out
+    cat other.out
+    whose other ""
+    grep -q "attention: all ranks compute with Muster's own: rank 1 can't with cuDNN's" other.out
+    same whole one
+    same whole other
+}
+
 # needs FILE: MB of the card's memory.
 needs() {
     sed -n 's/^muster: memory: this rank needs \([0-9.]*\) MB of its GPU, of which .*/\1/p' "$1"

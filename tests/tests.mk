@@ -137,9 +137,11 @@ tests_tools_train_faulty_LDFLAGS = $(AM_LDFLAGS) -Wl,--wrap=sampler_at
 tests_tools_train_faulty_LDADD = $(muster_train_LDADD)
 if HAVE_CUBLAS
 if HAVE_CMOCKA
+fake_attention = tests/fakes/fake_attention.c tests/fakes/fake_attention.h
 # muster-train on a GPU that is the host.
 check_PROGRAMS += tests/tools/train_shim
-tests_tools_train_shim_SOURCES = tests/tools/train_shim.c $(fake_runtime) $(muster_train_SOURCES)
+tests_tools_train_shim_SOURCES = tests/tools/train_shim.c $(fake_attention) $(fake_runtime) \
+	$(muster_train_SOURCES)
 tests_tools_train_shim_LDFLAGS = $(AM_LDFLAGS) -Wl,--export-dynamic
 tests_tools_train_shim_LDADD = $(trainer_LIBS) libckptd.la libcheckpoint.la
 if HAVE_NCCL
@@ -149,7 +151,8 @@ endif
 tests_tools_train_shim_LDADD += liblaunch.la libcommon.la libcudashim.a -lstdc++
 # bench/step_floor likewise.
 check_PROGRAMS += tests/tools/floor_shim
-tests_tools_floor_shim_SOURCES = tests/tools/train_shim.c $(fake_runtime) bench/step_floor.c \
+tests_tools_floor_shim_SOURCES = tests/tools/train_shim.c $(fake_attention) $(fake_runtime) \
+	bench/step_floor.c \
 	$(step_floor)
 tests_tools_floor_shim_LDFLAGS = $(AM_LDFLAGS) -Wl,--export-dynamic
 tests_tools_floor_shim_LDADD = $(trainer_LIBS) libcudashim.a -lstdc++

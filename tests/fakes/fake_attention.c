@@ -15,6 +15,10 @@ struct attention_cudnn {
 
 struct attention_cudnn *attention_cudnn_create(int B, int T, int C, int H, struct err *err)
 {
+	if (fake_attention.absent) {
+		err_fail(err, EXIT_USAGE, "cudnn: couldn't load cuDNN: libcudnn.so.9: no such file");
+		return NULL;
+	}
 	struct attention_cudnn *attention = malloc(sizeof *attention);
 	*attention = (struct attention_cudnn) { B, T, C, H };
 	fake_attention.alive++;
@@ -37,6 +41,11 @@ const char *attention_cudnn_text(const struct attention_cudnn *attention)
 	return "cuDNN 9.0.0, forward one, backward two";
 }
 
+bool attention_cudnn_is_for(const struct attention_cudnn *a, int B, int T, int C, int H)
+{
+	return a->B == B && a->T == T && a->C == C && a->H == H;
+}
+
 int attention_cudnn_forward(struct attention_cudnn *a, void *y, float *lse, const void *qkv, int B,
 	int T, int C, int H, void *workspace, void *stream, struct err *err)
 {
@@ -50,6 +59,8 @@ int attention_cudnn_backward(struct attention_cudnn *a, void *dqkv, const void *
 	const void *y, const float *lse, int B, int T, int C, int H, void *workspace, void *stream,
 	struct err *err)
 {
+	if (fake_attention.unsteady && fake_attention.backward % 2)
+		dy = y;
 	fake_attention.backward++;
 	return CUDA_CHECK(cuda_attention_backward(dqkv, workspace, dy, qkv, y, lse, B, T, C, H,
 						  CUDA_BF16, stream),

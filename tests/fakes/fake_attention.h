@@ -8,7 +8,9 @@
 
 /* What it is to do, and what it has seen. */
 struct fake_attention {
+	bool absent;           /* this node has none */
 	bool fails;            /* the forward pass does */
+	bool unsteady;         /* each second backward pass comes to other bits */
 	int alive;             /* of attention_cudnn_create */
 	int forward, backward; /* passes */
 };

@@ -9,13 +9,16 @@
  *     FAKE_GPU_FAIL=N[@RANK]   the Nth kernel or copy (of that rank) fails, and all after it
  *     FAKE_GPU_UNREADY=N       the first N questions whether copies are done are answered by no
  *     FAKE_GPU_PINS=N          this many pieces of the host's memory are pinned, and no more
- *     FAKE_GPU_WORKS=FILE      has, at the end, how many kernels and copies there were
+ *     FAKE_CUDNN=steady        cuDNN's attention is there (tests/fakes/fake_attention.c); unsteady:
+ * it comes to other bits each time; steady@RANK: only that rank has it FAKE_GPU_WORKS=FILE has, at
+ * the end, how many kernels and copies there were
  */
 #include <cuda_runtime_api.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
+#include "tests/fakes/fake_attention.h"
 #include "tests/fakes/fake_runtime.h"
 #include "tests/fakes/fake_stream.h"
 #include "tests/shim/grid.h"
@@ -43,6 +46,14 @@ static void tell_works(void)
 	}
 }
 
+static void begin_cudnn(void)
+{
+	const char *value = getenv("FAKE_CUDNN"), *of = value ? strchr(value, '@') : NULL,
+			   *rank = getenv("RANK");
+	fake_attention.absent = !value || (of && (!rank || strcmp(of + 1, rank) != 0));
+	fake_attention.unsteady = value && strcmp(value, "unsteady") == 0;
+}
+
 __attribute__((constructor)) static void begin(void)
 {
 	fake_runtime.devices = 64;
@@ -53,6 +64,7 @@ __attribute__((constructor)) static void begin(void)
 	fake_runtime.unready = (int)number("FAKE_GPU_UNREADY");
 	fake_runtime.registers_fail = getenv("FAKE_GPU_PINS") ? cudaErrorMemoryAllocation : 0;
 	fake_runtime.registers_left = (int)number("FAKE_GPU_PINS");
+	begin_cudnn();
 	grid_order((int)number("FAKE_GPU_ORDER"));
 	fake_stream_order((enum fake_order)number("FAKE_GPU_STREAMS"), 1);
 	if (getenv("FAKE_GPU_WORKS"))

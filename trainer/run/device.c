@@ -52,7 +52,7 @@ static int settle_precision(struct run *run, struct err *err)
 /* Checks what cuDNN's attention needs. */
 static int check_attention(const struct run *run, struct err *err)
 {
-	if (run->settings.attention == ATTENTION_OWN)
+	if (run->settings.attention != ATTENTION_CUDNN)
 		return 0;
 	if (!run->on_gpu)
 		return err_fail(err, EXIT_USAGE,
@@ -207,7 +207,65 @@ int device_ops(struct run *run, struct err *err)
 	return make_ops(run, mode, err) < 0 ? -1 : comm_attach(run->comm, run->ops->device, err);
 }
 
+/* ---- whose attention ---- */
+
+/* Whether cuDNN's bits are those that the checkpoint's would go on with. */
+static bool goes_on_with_cudnn(const struct run *run)
+{
+	struct ckpt *ckpt = run->folder ? folder_checkpoint(run->folder) : NULL;
+	const char *libraries = ckpt
+		? json_string_value(json_object_get(ckpt_manifest(ckpt)->numerics, "libraries"))
+		: NULL;
+	return !ckpt || (libraries && strstr(libraries, "cuDNN"));
+}
+
+/* Whether this rank can take it; it has then. */
+static bool try_cudnn(struct run *run)
+{
+	struct ops_shapes shapes;
+	struct err why;
+	model_shapes(run->model, (int)run->settings.microbatch, &shapes);
+	if (run->ident.rank == 0 && !goes_on_with_cudnn(run))
+		return false;
+	if (ops_cuda_try_attention(run->ops, shapes.batch, shapes.positions, shapes.width, shapes.heads,
+			&why))
+		return true;
+	log_debug("attention: Muster's own: %s", why.text);
+	return false;
+}
+
+int device_attention(struct run *run, struct err *err)
+{
+	const int world = run->ident.world_size;
+	if (!run->on_gpu || run->settings.model != MODEL_GPT2
+		|| run->settings.attention != ATTENTION_AUTO || run->settings.precision != PRECISION_BF16)
+		return 0;
+	AUTO_FREE int32_t *all = calloc((size_t)world, sizeof *all);
+	if (!all)
+		return err_set(err, "attention: out of memory");
+	int32_t mine = try_cudnn(run);
+	if (comm_wait(run->comm, comm_allgather(run->comm, "attention", &mine, all, sizeof mine), err)
+		< 0)
+		return -1;
+	int without = 0;
+	while (without < world && all[without])
+		without++;
+	if (without == world)
+		return 0;
+	if (mine)
+		ops_cuda_drop_attention(run->ops);
+	if (run->ident.rank == 0 && without > 0)
+		log_info("attention: all ranks compute with Muster's own: rank %d can't with cuDNN's",
+			without);
+	return 0;
+}
+
 #else /* without CUDA */
+
+int device_attention(struct run *run, struct err *err)
+{
+	return 0;
+}
 
 int device_choose(struct run *run, struct err *err)
 {

@@ -21,6 +21,10 @@ int device_comm(struct run *run, struct err *err);
  * memory: run->model must exist, but nothing of it may be allocated yet. Returns 0 or -1. */
 int device_ops(struct run *run, struct err *err);
 
+/* Collective, after model_prepare, with --attention auto: takes cuDNN's attention if every rank
+ * can, unless the checkpoint was made with our own. Returns 0 or -1. */
+int device_attention(struct run *run, struct err *err);
+
 /* Collective, after model_prepare: gives all ranks rank 0's GEMM plans, where there are any to
  * choose. Plans of the resumed checkpoint are used again if they fit. Returns 0, ERR_SHARED or
  * -1. */

@@ -318,7 +318,7 @@ int prepare(struct run *run, struct err *err)
 		return rc;
 	keep_flight(run);
 	if ((rc = STAGE("data", open_data(run, err))) < 0 || (rc = compare_data(run, err)) < 0
-		|| (rc = STAGE("model", build_model(run, err))) < 0
+		|| (rc = STAGE("model", build_model(run, err))) < 0 || (rc = device_attention(run, err)) < 0
 		|| (rc = device_algorithms(run, err)) < 0 || (rc = record_numerics(run, err)) < 0
 		|| (rc = numerics_agree(run->comm, run->numerics, run->settings.require_identical, err)) < 0
 		|| (rc = STAGE("resume", restore(run, err))) < 0

@@ -182,10 +182,11 @@ static const struct opt table[] = {
 		"steps shorter"),
 	SWITCH("share-gpu", OPT_OPERATION, share_gpu,
 		"let several ranks have one GPU; for tests, since each is slow then"),
-	{ "attention", OPT_OPERATION, OPT_CHOICE, AT(attention), "own", .choices = "own|cudnn",
+	{ "attention", OPT_OPERATION, OPT_CHOICE, AT(attention), "auto", .choices = "auto|own|cudnn",
 		.mode = "gpt2",
-		.help = "gpt2: whose attention to compute with on a GPU; cudnn in bf16, where this build "
-				"has it; part of the numerics record" },
+		.help =
+			"gpt2: whose attention to compute with on a GPU; auto: the checkpoint's, or cuDNN's "
+			"in bf16 where all ranks have it; part of the numerics record" },
 	SWITCH("tune", OPT_OPERATION, tune,
 		"on a GPU, time the library's algorithms for each matrix product before the first step, "
 		"for half a minute at most, and take the fastest"),

@@ -22,7 +22,7 @@ enum settings_last_batch { LAST_BATCH_DROP, LAST_BATCH_PAD };
 enum settings_isa { ISA_AUTO, ISA_AVX512, ISA_AVX2, ISA_DEFAULT };
 enum settings_writers { WRITERS_RANK0, WRITERS_NODE, WRITERS_ALL };
 enum settings_precision { PRECISION_AUTO, PRECISION_BF16, PRECISION_FP32, PRECISION_TF32 };
-enum settings_attention { ATTENTION_OWN, ATTENTION_CUDNN };
+enum settings_attention { ATTENTION_AUTO, ATTENTION_OWN, ATTENTION_CUDNN };
 enum settings_graph { GRAPH_AUTO, GRAPH_ON, GRAPH_OFF };
 enum settings_order { ORDER_SHUFFLED, ORDER_FILE };
 

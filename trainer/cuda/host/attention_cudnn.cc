@@ -237,9 +237,14 @@ extern "C" const char *attention_cudnn_text(const struct attention_cudnn *a)
 
 using addresses = std::unordered_map<fe::graph::Tensor_attributes::uid_t, void *>;
 
+extern "C" bool attention_cudnn_is_for(const struct attention_cudnn *a, int B, int T, int C, int H)
+{
+	return a->B == B && a->T == T && a->C == C && a->H == H;
+}
+
 static int fits(const attention_cudnn &a, int B, int T, int C, int H, struct err *err)
 {
-	return a.B == B && a.T == T && a.C == C && a.H == H
+	return attention_cudnn_is_for(&a, B, T, C, H)
 		? 0
 		: err_set(err,
 			"cudnn: the attention was made for %lld samples of %lld positions, and not for %d of "

@@ -6,6 +6,7 @@
 #ifndef MUSTER_CUDA_ATTENTION_CUDNN_H
 #define MUSTER_CUDA_ATTENTION_CUDNN_H
 
+#include <stdbool.h>
 #include <stddef.h>
 
 #include "common/err.h"
@@ -25,6 +26,9 @@ size_t attention_cudnn_workspace(const struct attention_cudnn *attention);
 /* What bits depend on, with the names of the plans: "cuDNN 9.13.0, forward …, backward …".
  * Borrowed. */
 const char *attention_cudnn_text(const struct attention_cudnn *attention);
+
+/* Whether the plans are for that shape. */
+bool attention_cudnn_is_for(const struct attention_cudnn *attention, int B, int T, int C, int H);
 
 /* As cuda_attention and cuda_attention_backward, but only for the plans' shape; another shape is an
  * error. */

@@ -27,6 +27,11 @@ const char *attention_cudnn_text(const struct attention_cudnn *attention)
 	return "";
 }
 
+bool attention_cudnn_is_for(const struct attention_cudnn *attention, int B, int T, int C, int H)
+{
+	return false;
+}
+
 int attention_cudnn_forward(struct attention_cudnn *attention, void *y, float *lse, const void *qkv,
 	int B, int T, int C, int H, void *workspace, void *stream, struct err *err)
 {

@@ -2,6 +2,7 @@
 # cuda_kernels after trainer_LIBS.
 libtrainer_a_SOURCES += trainer/cuda/host/gemm_plans.c trainer/cuda/host/gemm_plans.h
 cuda_ops = \
+	trainer/cuda/host/attention_choice.c \
 	trainer/cuda/host/cublas.c trainer/cuda/host/cublas.h \
 	trainer/cuda/host/cuda.c trainer/cuda/host/cuda.h \
 	trainer/cuda/host/device_cuda.c trainer/cuda/host/device_cuda.h \

@@ -257,7 +257,7 @@ struct ops *ops_cuda_create(const struct gpu *gpu, enum gemm_mode mode, struct e
 int ops_cuda_take_attention(struct ops *ops, struct attention_cudnn *attention, struct err *err)
 {
 	struct ops_cuda *cuda = ops_cuda_of(ops);
-	size_t length = strlen(cuda->libraries);
+	size_t length = cuda->own_libraries = strlen(cuda->libraries);
 	cuda->cudnn = attention;
 	snprintf(cuda->libraries + length, sizeof cuda->libraries - length, ", %s",
 		attention_cudnn_text(attention));

@@ -20,6 +20,7 @@ struct ops_cuda {
 	enum cuda_type type;               /* of activations */
 	enum gemm_mode mode;
 	char libraries[400];
+	size_t own_libraries;     /* the part of its text without cuDNN, once that is there */
 	struct ops_shapes shapes; /* given to prepare() */
 	struct gemm_engine *engine;
 	void *workspace;

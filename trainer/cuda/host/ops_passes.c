@@ -76,12 +76,18 @@ static void batchnorm_backward(struct ops *ops, float *dx, const float *dy, cons
 		cuda->stream));
 }
 
+/* Its plans are for one shape; others, such as a text that is sampled, have our own attention. */
+static bool is_cudnns(const struct ops_cuda *own, int B, int T, int C, int H)
+{
+	return own->cudnn && attention_cudnn_is_for(own->cudnn, B, T, C, H);
+}
+
 static void attention(struct ops *ops, float *y, float *lse, const float *qkv, int B, int T, int C,
 	int H)
 {
 	struct ops_cuda *own = ops_cuda_of(ops);
 	struct err err;
-	if (!own->cudnn)
+	if (!is_cudnns(own, B, T, C, H))
 		RUN(cuda_attention(y, lse, qkv, B, T, C, H, cuda->type, cuda->stream));
 	else if (cuda_begin(ops->device))
 		cuda_note(ops->device,
@@ -95,7 +101,7 @@ static void attention_backward(struct ops *ops, float *dqkv, const float *dy, co
 {
 	struct ops_cuda *own = ops_cuda_of(ops);
 	struct err err;
-	if (!own->cudnn)
+	if (!is_cudnns(own, B, T, C, H))
 		RUN(cuda_attention_backward(dqkv, cuda->scratch, dy, qkv, y, lse, B, T, C, H, cuda->type,
 			cuda->stream));
 	else if (cuda_begin(ops->device))

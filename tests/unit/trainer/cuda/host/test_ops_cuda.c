@@ -435,6 +435,69 @@ static void cudnns_attention_takes_the_place_of_ours(void **state)
 	end(&device);
 }
 
+static bool try_cudnn(struct training *device, struct err *why)
+{
+	return ops_cuda_try_attention(device->ops, BATCH, wide_gpt2.context, wide_gpt2.width,
+		wide_gpt2.heads, why);
+}
+
+/* Where nobody has asked for it, it is taken if it is there and steady. What is refused leaves
+ * nothing behind: no memory, and no word in the record. */
+static void cudnns_attention_is_tried_out(void **state)
+{
+	struct training device;
+	struct err err = { 0 };
+	begin(&device, ops_of(GEMM_MODE_BF16), &wide_gpt2);
+	const size_t used = fake_runtime.used;
+	fake_attention.absent = true;
+	assert_false(try_cudnn(&device, &err));
+	assert_non_null(strstr(err.text, "couldn't load cuDNN"));
+	fake_attention = (struct fake_attention) { .unsteady = true };
+	assert_false(try_cudnn(&device, &err));
+	assert_string_equal(err.text, "cuDNN's attention comes to other bits each time");
+	fake_attention.fails = true;
+	assert_false(try_cudnn(&device, &err));
+	assert_non_null(strstr(err.text, "a reason (1)"));
+	fake_attention.fails = fake_attention.unsteady = false;
+	fake_runtime.most = used - fake_runtime.pinned + 1; /* no memory */
+	assert_false(try_cudnn(&device, &err));
+	fake_runtime.most = 0;
+	assert_int_equal(fake_runtime.used, used);
+	assert_int_equal(fake_attention.alive, 0);
+	assert_null(strstr(device.ops->libraries, "cuDNN"));
+	assert_true(try_cudnn(&device, &err));
+	assert_non_null(strstr(device.ops->libraries, "cuDNN 9.0.0"));
+	fake_attention.forward = 0;
+	pass(&device, 1);
+	assert_int_equal(fake_attention.forward, 2 * wide_gpt2.layers);
+	ops_cuda_drop_attention(device.ops);
+	assert_int_equal(fake_runtime.used, used);
+	assert_null(strstr(device.ops->libraries, "cuDNN"));
+	pass(&device, 2);
+	assert_int_equal(fake_attention.forward, 2 * wide_gpt2.layers);
+	assert_int_equal(device_check(device.ops->device, &err), 0);
+	end(&device);
+	/* It computes in bf16 only. */
+	begin(&device, ops_of(GEMM_MODE_TF32), &wide_gpt2);
+	assert_false(try_cudnn(&device, &err));
+	end(&device);
+}
+
+/* Its plans are for one number of samples; with another, our own attention computes. */
+static void another_shape_has_our_own_attention(void **state)
+{
+	struct training device;
+	struct err err = { 0 };
+	begin(&device, ops_of(GEMM_MODE_BF16), &wide_gpt2);
+	struct attention_cudnn *attention = attention_cudnn_create(BATCH + 1, wide_gpt2.context,
+		wide_gpt2.width, wide_gpt2.heads, &err);
+	assert_int_equal(ops_cuda_take_attention(device.ops, attention, &err), 0);
+	pass(&device, 1);
+	assert_int_equal(fake_attention.forward + fake_attention.backward, 0);
+	assert_int_equal(device_check(device.ops->device, &err), 0);
+	end(&device);
+}
+
 static void the_record_names_card_and_libraries(void **state)
 {
 	struct ops *ops = ops_of(GEMM_MODE_TF32);
@@ -581,6 +644,8 @@ int main(void)
 		TEST(nothing_is_chosen_in_a_step),
 		TEST(tuned_runs_are_like_the_cpu),
 		TEST(cudnns_attention_takes_the_place_of_ours),
+		TEST(cudnns_attention_is_tried_out),
+		TEST(another_shape_has_our_own_attention),
 		TEST(the_record_names_card_and_libraries),
 		TEST(scratch_is_estimated),
 		TEST(activations_are_estimated),
