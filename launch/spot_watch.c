@@ -30,6 +30,7 @@ static struct {
 	pthread_mutex_t lock;
 	pthread_cond_t changed;
 	pid_t pid; /* 0: none */
+	pthread_t thread;
 	FILE *from;
 	bool noticed, acknowledged, closing, ended;
 } watch = { .lock = PTHREAD_MUTEX_INITIALIZER };
@@ -92,7 +93,7 @@ static int start(const char *path, const char *source, struct err *err)
 	int rc = start_program(path, source, ends[1], err);
 	close(ends[1]);
 	watch.from = rc == 0 ? fdopen(ends[0], "r") : NULL;
-	if (watch.from && thread_start(NULL, listen_to, NULL) == 0)
+	if (watch.from && thread_start(&watch.thread, listen_to, NULL) == 0)
 		return 0;
 	if (watch.from)
 		fclose(watch.from);
@@ -158,7 +159,8 @@ void spot_watch_end(bool durable)
 	wait_until(&watch.ended, deadline_in(1));
 	if (!watch.ended)
 		kill(watch.pid, SIGKILL); /* it still waits for somebody's reply */
+	pthread_mutex_unlock(&watch.lock);
+	pthread_join(watch.thread, NULL);
 	waitpid(watch.pid, NULL, 0);
 	watch.pid = 0;
-	pthread_mutex_unlock(&watch.lock);
 }

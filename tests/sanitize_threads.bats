@@ -8,7 +8,7 @@ load lib/sanitize
 # OpenMP's library is not built for this sanitizer: without it, and only what makes threads of its
 # own.
 threaded="test_prefetch test_log test_shard test_shard_write test_ckpt test_ckptd_client
-    test_ckptd_writers test_flight"
+    test_ckptd_writers test_flight test_spot_watch"
 
 communicating="test_comm test_comm_failure test_comm_reason"
 

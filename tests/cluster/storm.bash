@@ -8,15 +8,18 @@
 KINDS=(preempt preempt_at_once requeue hold time_limit node_down
     kill_rank stop_rank kill_service stop_service kill_stepd stop_stepd
     kill_slurmd stop_slurmd kill_controller stop_controller fail_over
-    kill_node cut cut_for_long loss latency disk_full quota read_only io_error stall clock)
+    kill_node cut cut_for_long loss latency disk_full quota read_only io_error stall clock
+    spot_notice)
 # Where every node has such a network already it can't get another one.
 [ -z "${MUSTER_CLUSTER_NETWORK-}" ] || mapfile -t KINDS < <(
     printf '%s\n' "${KINDS[@]}" | grep -vx -e loss -e latency
 )
+[ -x "$MUSTER_PREFIX/bin/muster-notice" ] || unset "KINDS[-1]" # without libcurl
 # Those after which the attempt is over, though it may make some steps more.
-ENDING=" preempt preempt_at_once requeue hold time_limit node_down kill_rank kill_stepd kill_node "
+ENDING=" preempt preempt_at_once requeue hold time_limit node_down kill_rank kill_stepd kill_node
+    spot_notice "
 # Those that give notice: no step is done again.
-WARNING=" preempt time_limit "
+WARNING=" preempt time_limit spot_notice "
 
 # --- what Slurm does ---
 
@@ -56,6 +59,17 @@ node_down() {
 }
 node_serves() {
     [[ $(cluster run sinfo -h -p spot -n "$node" -o %T) =~ ^(idle|allocated|mixed|completing)$ ]]
+}
+
+# The cloud's word to one node; all have to be there, so the job may get it again.
+spot_notice() {
+    local attempt page
+    what="a spot notice for $node"
+    page=$JOBS/cloud/page-10.77.0.1${node#n}
+    attempt=$(job_field "$job" Restarts)
+    echo "$node is taken" >"$page.new" && mv "$page.new" "$page" &&
+        wait_for 60 job_left_attempt "$job" "$attempt"
+    rm "$page"
 }
 
 # --- processes ---
@@ -302,6 +316,15 @@ disk_begin() {
     wait_for 20 cluster run mountpoint -q disk
 }
 
+# What each node asks for spot notices: a page of the controller's machine.
+cloud_begin() {
+    mkdir "$JOBS/cloud" && cp "$MUSTER_TOP/tests/lib/metadata_server.py" "$JOBS/" || return
+    cluster run --user root python3 metadata_server.py page cloud 8080 10.77.0.1 \
+        >"$JOBS/cloud.log" 2>&1 3>&- &
+    wait_for 20 test -e "$JOBS/cloud/port"
+    export MUSTER_NOTICE=http://10.77.0.1:8080/notice
+}
+
 # new_step ATTEMPT: whether that attempt or a later one has made a step that none had made before.
 new_step() {
     look && [ "$attempt" -ge "$1" ] && [ "$step" -gt "$top" ] &&
@@ -373,7 +396,7 @@ storm() {
     TABLE=$MUSTER_BUILD/log/storm-$program-$seed.txt
     mkdir -p "${TABLE%/*}"
     export CLOCK_FILE=$JOBS/clock STEP_MILLISECONDS=40 STEPS_PACE=$JOBS/pace WITHOUT_GPUS=yes
-    disk_begin && "begin_$program" || return
+    disk_begin && cloud_begin && "begin_$program" || return
     storm_began=${EPOCHREALTIME/./}
     {
         echo "storm: $count disturbances of $program with seed $seed"

@@ -1,8 +1,9 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""metadata_server.py CLOUD FOLDER [PORT]: a cloud's metadata service as the cloud documents it
-(aws, gcp, azure), or a page, on this machine's own address and a free port, or this one;
-FOLDER/port has it. The files of FOLDER say what it replies:
+"""metadata_server.py CLOUD FOLDER [PORT [ADDRESS]]: a cloud's metadata service as the cloud
+documents it (aws, gcp, azure), or a page, on a free port, or this one, of this machine's own
+address, or this one; FOLDER/port has it. The files of FOLDER say what it replies (to one address
+where the name ends with it, as page-10.77.0.11):
     action, rebalance, preempted, events, page   the body of a reply; without it there is no notice
     how       slow (never answers), malformed, endless, 401, 404 or 500: every reply is such
     expire    a file that the server removes: the token that it gave is no longer good
@@ -16,6 +17,7 @@ import urllib.parse
 
 CLOUD, FOLDER = sys.argv[1:3]
 PORT = int(sys.argv[3]) if len(sys.argv) > 3 else 0
+ADDRESS = sys.argv[4] if len(sys.argv) > 4 else "127.0.0.1"
 
 
 def said(name):
@@ -140,13 +142,13 @@ class Handler(http.server.BaseHTTPRequestHandler):
     # --- a page ---
 
     def page(self, url):
-        body = said("page")
+        body = said(f"page-{self.client_address[0]}") or said("page")
         return self.reply(404) if body is None else self.reply(200, body)
 
 
 def main():
     os.makedirs(FOLDER, exist_ok=True)
-    server = http.server.ThreadingHTTPServer(("127.0.0.1", PORT), Handler)
+    server = http.server.ThreadingHTTPServer((ADDRESS, PORT), Handler)
     server.daemon_threads = True
     path = os.path.join(FOLDER, "port")
     with open(path + ".new", "w", encoding="utf-8") as file:

@@ -89,14 +89,15 @@ __device__ __forceinline__ void add_token(float *dwte, const E *dout,
 	const struct sorted_tokens &sorted, uint32_t first, int c, int C)
 {
 	const uint32_t token = sorted.tokens[first], last = sorted.M - 1;
-	const int column = c < C ? c : C - P;
-	float *const row = dwte + (size_t)token * C + column;
+	const int column = c < C ? c : C - P; /* for a lane beyond the row, which stores nothing */
+	float *const row = dwte + (size_t)token * C + c;
 	size_t i = (size_t)first + threadIdx.x % LANES;
 	uint32_t at = i < sorted.M ? (uint32_t)i : last, other = sorted.tokens[at],
 			 place = sorted.places[at];
-	float sum[P];
+	float sum[P] = {};
 	int count;
-	load(sum, row);
+	if (c < C)
+		load(sum, row);
 	do {
 		const uint32_t own = place;
 		count = __popc(__ballot_sync(0xffffffffu, i < sorted.M && other == token));
