@@ -128,42 +128,42 @@ whose() {
 
 @test "auto takes cuDNN's attention where it is there and steady, and goes on with whose the checkpoint is" {
     whose whole ""
-    FAKE_CUDNN=steady gpt2 theirs >theirs.out 2>&1
-    whose theirs cuDNN
-    near 1e-2 whole theirs
-    FAKE_CUDNN=unsteady gpt2 unsteady --log-level debug >unsteady.out 2>&1
-    grep -q "attention: Muster's own: cuDNN's attention comes to other bits each time" unsteady.out
-    same whole unsteady
-    FAKE_CUDNN=steady gpt2 told --attention own >told.out 2>&1
-    same whole told
-    FAKE_CUDNN=steady gpt2 exact --precision tf32 >exact.out 2>&1
-    whose exact ""
+    FAKE_CUDNN=steady gpt2 cudnn-theirs >cudnn-theirs.out 2>&1
+    whose cudnn-theirs cuDNN
+    near 1e-2 whole cudnn-theirs
+    FAKE_CUDNN=unsteady gpt2 cudnn-unsteady --log-level debug >cudnn-unsteady.out 2>&1
+    grep -q "attention: Muster's own: cuDNN's attention comes to other bits each time" cudnn-unsteady.out
+    same whole cudnn-unsteady
+    FAKE_CUDNN=steady gpt2 cudnn-told --attention own >cudnn-told.out 2>&1
+    same whole cudnn-told
+    FAKE_CUDNN=steady gpt2 cudnn-exact --precision tf32 >cudnn-exact.out 2>&1
+    whose cudnn-exact ""
     # A run that was begun without it.
-    gpt2 begun >begun.out 2>&1
-    rm -r begun/step-00000008 "$(last begun)"
-    FAKE_CUDNN=steady gpt2 begun >>begun.out 2>&1
-    same whole begun
+    gpt2 cudnn-begun >cudnn-begun.out 2>&1
+    rm -r cudnn-begun/step-00000008 "$(last cudnn-begun)"
+    FAKE_CUDNN=steady gpt2 cudnn-begun >>cudnn-begun.out 2>&1
+    same whole cudnn-begun
     # And one that was begun with it, where it is not any more.
-    FAKE_CUDNN=steady gpt2 lost >lost.out 2>&1
-    rm -r lost/step-00000008 "$(last lost)"
-    gpt2 lost >>lost.out 2>&1
-    grep -q "resume: the numerics differ, so bits may: libraries was .*cuDNN" lost.out
-    fails 2 "couldn't load cuDNN" gpt2 asked --attention cudnn
-    FAKE_CUDNN=steady gpt2 asked --attention cudnn >asked.out 2>&1
-    same theirs asked
+    FAKE_CUDNN=steady gpt2 cudnn-lost >cudnn-lost.out 2>&1
+    rm -r cudnn-lost/step-00000008 "$(last cudnn-lost)"
+    gpt2 cudnn-lost >>cudnn-lost.out 2>&1
+    grep -q "resume: the numerics differ, so bits may: libraries was .*cuDNN" cudnn-lost.out
+    fails 2 "couldn't load cuDNN" gpt2 cudnn-asked --attention cudnn
+    FAKE_CUDNN=steady gpt2 cudnn-asked --attention cudnn >cudnn-asked.out 2>&1
+    same cudnn-theirs cudnn-asked
 }
 
 @test "all ranks have the same attention, also where only one has cuDNN's" {
-    FAKE_CUDNN=steady gpt2_ranks 2 both --share-gpu
-    whose both cuDNN
-    FAKE_CUDNN=steady@1 gpt2_ranks 2 one --share-gpu
-    whose one ""
-    FAKE_CUDNN=steady@0 gpt2_ranks 2 other --share-gpu >other.out
-    cat other.out
-    whose other ""
-    grep -q "attention: all ranks compute with Muster's own: rank 1 can't with cuDNN's" other.out
-    same whole one
-    same whole other
+    FAKE_CUDNN=steady gpt2_ranks 2 cudnn-both --share-gpu
+    whose cudnn-both cuDNN
+    FAKE_CUDNN=steady@1 gpt2_ranks 2 cudnn-one --share-gpu
+    whose cudnn-one ""
+    FAKE_CUDNN=steady@0 gpt2_ranks 2 cudnn-other --share-gpu >cudnn-other.out
+    cat cudnn-other.out
+    whose cudnn-other ""
+    grep -q "attention: all ranks compute with Muster's own: rank 1 can't with cuDNN's" cudnn-other.out
+    same whole cudnn-one
+    same whole cudnn-other
 }
 
 # needs FILE: MB of the card's memory.
