@@ -132,7 +132,8 @@ whose() {
     whose cudnn-theirs cuDNN
     near 1e-2 whole cudnn-theirs
     FAKE_CUDNN=unsteady gpt2 cudnn-unsteady --log-level debug >cudnn-unsteady.out 2>&1
-    grep -q "attention: Muster's own: cuDNN's attention comes to other bits each time" cudnn-unsteady.out
+    grep -q "attention: Muster's own: cuDNN's attention comes to other bits each time" \
+        cudnn-unsteady.out
     same whole cudnn-unsteady
     FAKE_CUDNN=steady gpt2 cudnn-told --attention own >cudnn-told.out 2>&1
     same whole cudnn-told
@@ -161,7 +162,8 @@ whose() {
     FAKE_CUDNN=steady@0 gpt2_ranks 2 cudnn-other --share-gpu >cudnn-other.out
     cat cudnn-other.out
     whose cudnn-other ""
-    grep -q "attention: all ranks compute with Muster's own: rank 1 can't with cuDNN's" cudnn-other.out
+    grep -q "attention: all ranks compute with Muster's own: rank 1 can't with cuDNN's" \
+        cudnn-other.out
     same whole cudnn-one
     same whole cudnn-other
 }
