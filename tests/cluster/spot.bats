@@ -26,7 +26,9 @@ setup() {
     plugin_require
     [ -x "$MUSTER_PREFIX/bin/muster-notice" ] || skip "this build has no muster-notice: no libcurl"
     wait_for 60 all_idle
-    export MUSTER_NOTICE=http://127.0.0.1:8080/notice WITHOUT_GPUS=yes STEP_MILLISECONDS=40
+    rm -f "$JOBS"/n?-page/page
+    export MUSTER_NOTICE=http://127.0.0.1:8080/notice WITHOUT_GPUS=yes STEPS_PACE=$JOBS/pace
+    pace 500 # until the last notice of a test has come
 }
 
 teardown() { cluster_explain; }
@@ -39,6 +41,9 @@ serve() {
         >"$JOBS/$1-$2.log" 2>&1 3>&- &
     wait_for 20 test -e "$JOBS/$1-$2/port"
 }
+
+# pace MILLISECONDS: of each step from now on, at least.
+pace() { echo "$1" >"$JOBS/pace.new" && mv "$JOBS/pace.new" "$JOBS/pace"; }
 
 # The cloud takes NODE: the page there says so until it is given back.
 take() { echo "$1 is taken at noon" >"$JOBS/$1-page/page"; }
@@ -71,12 +76,12 @@ END
 
 @test "a notice on one node: no step is lost, and the job comes back on others" {
     job=$(train_submit other -N2 --exclusive -- --ckpt-every 10000)
-    wait_for 60 train_attempt_has other 0 20
+    wait_for 60 train_attempt_has other 0 4
     [ "$(nodes_of_attempt other 0)" = " n1 n2 " ]
     # Not where rank 0 is.
     take n2
     job_wait_attempt "$job" 1 60
-    wait_for 60 train_attempt_has other 1 20
+    wait_for 60 train_attempt_has other 1 4
     give_back n2
     lost_nothing other 1
     nodes=$(nodes_of_attempt other 1)
@@ -93,6 +98,7 @@ END
     lost_nothing other 2
     [ "$(left_out "$job")" = "$leader" ]
     [[ $(nodes_of_attempt other 2) != *" $leader "* ]]
+    pace 0
     job_wait "$job" 120 COMPLETED
     [ "$(train_notices other)" -eq 2 ]
     train_equals_reference other
@@ -100,17 +106,19 @@ END
 
 @test "a job that needs every node comes back on all, and a node that its user left out stays so" {
     job=$(train_submit all -N4 --exclusive -- --ckpt-every 10000)
-    wait_for 60 train_attempt_has all 0 20
+    wait_for 60 train_attempt_has all 0 4
     take n3
     job_wait_attempt "$job" 1 60
     give_back n3
     [ "$(left_out "$job")" = "(null)" ]
     grep -q "job $job may start on n3 again, though it is about to be taken away: partition spot has no other 4 nodes" "$JOBS/all.log"
+    pace 0
     job_wait "$job" 120 COMPLETED
     lost_nothing all 1
     train_equals_reference all
+    pace 500
     job=$(train_submit users -N2 --exclusive --exclude=n1 -- --ckpt-every 10000)
-    wait_for 60 train_attempt_has users 0 20
+    wait_for 60 train_attempt_has users 0 4
     [ "$(nodes_of_attempt users 0)" = " n2 n3 " ]
     take n3
     job_wait_attempt "$job" 1 60
@@ -120,6 +128,7 @@ END
     cluster run scontrol requeue "$job"
     job_wait_attempt "$job" 2 60
     [ "$(left_out "$job")" = n1 ]
+    pace 0
     job_wait "$job" 120 COMPLETED
     train_equals_reference users
 }
@@ -128,7 +137,7 @@ END
 @test "azure hears that the node may be taken once the last save is durable" {
     export MUSTER_NOTICE=azure=http://127.0.0.1:8081
     job=$(train_submit ready -N2 --exclusive -- --ckpt-every 10000)
-    wait_for 60 train_attempt_has ready 0 20
+    wait_for 60 train_attempt_has ready 0 4
     echo '[{"EventId": "c-1", "EventType": "Preempt", "Resources": ["vm0"]}]' \
         >"$JOBS/n1-azure/events"
     wait_for 60 test -e "$JOBS/n1-azure/posted"
@@ -136,6 +145,7 @@ END
     job_wait_attempt "$job" 1 60
     [ "$(cat "$JOBS/n1-azure/posted")" = '{"StartRequests":[{"EventId":"c-1"}]}' ]
     compgen -G "$JOBS/ready/step-*"
+    pace 0
     job_wait "$job" 120 COMPLETED
     lost_nothing ready 1
     train_equals_reference ready
