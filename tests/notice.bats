@@ -15,6 +15,7 @@ setup() {
     [ -x "$MUSTER_BUILD/muster-notice" ] || skip "this build has no muster-notice: no libcurl"
     cd "$BATS_FILE_TMPDIR"
     PIDS=()
+    pace 20
 }
 
 # shellcheck disable=SC2046
@@ -53,6 +54,14 @@ listen() {
     LISTENER=$!
     exec 7>words
 }
+
+# paced COMMAND…: one rank alone, or rank 0 of those that it starts, takes as long for a step as the
+# last `pace MILLISECONDS` says. However late the notice is heard, there is a step to stop after.
+paced() {
+    STEP_MILLISECONDS=20 STEPS_PACE=$PWD/pace \
+        LD_PRELOAD=$MUSTER_BUILD/tests/tools/.libs/slow_steps.so "$@"
+}
+pace() { echo "$1" >pace.new && mv pace.new pace; }
 
 asked() { [ "$(grep -c "$1" "$SERVER/asked")" -ge "$2" ]; }
 has_said() { grep -qFx "$1" said; }
@@ -152,16 +161,17 @@ GET /latest/meta-data/events/recommendations/rebalance" ]
 @test "a training stops after the step, saves and ends with 75; then it goes on to the same bits" {
     local before
     serve aws
-    # AWS is asked every five seconds.
-    STEP_MILLISECONDS=200 LD_PRELOAD=$MUSTER_BUILD/tests/tools/.libs/slow_steps.so \
-        MUSTER_NOTICE=off REPLACE=exec train noticed --notice "$SOURCE" >noticed.out 2>&1 3>&- &
+    MUSTER_NOTICE=off REPLACE=exec paced train noticed --notice "$SOURCE" >noticed.out 2>&1 3>&- &
     PIDS+=($!)
     wait_step noticed 10
+    pace 1000
     says action '{"action": "terminate", "time": "2017-09-18T08:22:00Z"}'
     wait $! && status=0 || status=$?
     cat noticed.out
     [ $status -eq 75 ]
-    grep -F "warning: spot notice: this node is taken away (aws: terminate at 2017-09-18T08:22:00Z): the run stops after this step, saves and asks to come back" noticed.out
+    local when="at 2017-09-18T08:22:00Z"
+    local then="the run stops after this step, saves and asks to come back"
+    grep -F "warning: spot notice: this node is taken away (aws: terminate $when): $then" noticed.out
     before=$(grep -o '^{"step": [0-9]*' noticed/metrics-0.jsonl | tail -n 1)
     grep -q '"event":"notice".*"why":"a spot notice"' noticed/attempts.jsonl
     # Another machine, with no notice.
@@ -172,9 +182,10 @@ GET /latest/meta-data/events/recommendations/rebalance" ]
 
 @test "azure takes the machine once the last save is durable" {
     serve azure
-    MUSTER_NOTICE=$SOURCE REPLACE=exec slowly train ready >ready.out 2>&1 3>&- &
+    MUSTER_NOTICE=$SOURCE REPLACE=exec paced train ready >ready.out 2>&1 3>&- &
     PIDS+=($!)
     wait_step ready 10
+    pace 1000
     says events '[{"EventId": "b-1", "EventType": "Preempt", "Resources": ["vm0"]}]'
     wait $! && status=0 || status=$?
     cat ready.out
@@ -184,8 +195,9 @@ GET /latest/meta-data/events/recommendations/rebalance" ]
 
 @test "several ranks: the first of a node listens, and all stop after the same step" {
     serve page
-    MUSTER_NOTICE=$SOURCE slowly start_world 4 several
+    MUSTER_NOTICE=$SOURCE paced start_world 4 several
     wait_step several 10
+    pace 1000
     says page "gone at noon"
     end_world || [ $? -eq 75 ]
     [ "${STATUSES[*]}" = "75 75 75 75" ]
@@ -211,9 +223,10 @@ GET /latest/meta-data/events/recommendations/rebalance" ]
     serve page
     listeners() { pgrep -f "^[^ ]*muster-notice $SOURCE\$" >/dev/null; }
     gone() { ! listeners; }
-    MUSTER_NOTICE=$SOURCE REPLACE=exec slowly train killed >killed.out 2>&1 3>&- &
+    pace 1000
+    MUSTER_NOTICE=$SOURCE REPLACE=exec paced train killed >killed.out 2>&1 3>&- &
     PIDS+=($!)
-    wait_step killed 10
+    wait_step killed 1
     listeners
     kill -9 $!
     wait $! || :

@@ -169,7 +169,7 @@ static void a_notice_is_given_and_the_word_goes_back(void **state)
 	assert_int_equal(access("heard", F_OK), 0);
 	is_gone();
 	unlink("heard");
-	/* Where nothing was saved, nothing is said. */
+	/* A rank that saved nothing sends no word. */
 	set_warning("");
 	begin();
 	wait_for_warning("taken away");
