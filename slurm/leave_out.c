@@ -5,16 +5,13 @@
 
 #include "slurm/leave_out.h"
 
-#include <errno.h>
-#include <slurm/slurm.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
-#include "common/auto.h"
 #include "common/clock.h"
 #include "common/hostlist.h"
-#include "slurm/slurm_compat.h"
+#include "slurm/requeue.h"
 
 #define NOTE_START "muster: left out "
 #define NOTE_AFTER " after attempt "
@@ -96,81 +93,11 @@ char *leave_out_note(const char *comment, const char *nodes, int attempt)
 
 /* ---- the job ---- */
 
-struct waiting {
-	bool waits;
-	int attempt, nodes;
-	char *comment, *excluded, *required, *partition;
-};
-
-static void clear(struct waiting *job)
-{
-	free(job->comment);
-	free(job->excluded);
-	free(job->required);
-	free(job->partition);
-}
-
-static char *copy(const char *text)
-{
-	return strdup(text ? text : "");
-}
-
-static int controller_error(const char *verb, uint32_t id, struct err *err)
-{
-	int error = errno;
-	return err_fail(err, slurm_compat_may_pass(error) ? EXIT_LOST : EXIT_FAULT,
-		"requeue: couldn't %s job %u: %s", verb, id, slurm_strerror(error));
-}
-
-static int load(uint32_t id, struct waiting *job, struct err *err)
-{
-	job_info_msg_t *message = NULL;
-	*job = (struct waiting) { .waits = false };
-	if (slurm_load_job(&message, slurm_compat_job(id, 0), SHOW_DETAIL) != SLURM_SUCCESS)
-		return controller_error("look up", id, err);
-	for (uint32_t i = 0; i < message->record_count && !job->comment; i++) {
-		const slurm_job_info_t *info = &message->job_array[i];
-		if (info->job_id != id)
-			continue;
-		*job = (struct waiting) { .waits = (info->job_state & JOB_STATE_BASE) == JOB_PENDING,
-			.attempt = (int)info->restart_cnt,
-			.nodes = (int)info->num_nodes,
-			.comment = copy(info->comment),
-			.excluded = copy(info->exc_nodes),
-			.required = copy(info->req_nodes),
-			.partition = copy(info->partition) };
-	}
-	slurm_free_job_info_msg(message);
-	if (job->comment && job->excluded && job->required && job->partition)
-		return 0;
-	clear(job);
-	return err_set(err, "requeue: couldn't look up job %u: the controller does not know it", id);
-}
-
-/* Nodes of the job's partition, or the largest of several; -1 where Slurm does not say. */
-static int nodes_of(const struct waiting *job)
-{
-	partition_info_msg_t *message = NULL;
-	char list[600];
-	int most = -1;
-	snprintf(list, sizeof list, ",%s,", job->partition);
-	if (slurm_load_partitions(0, &message, SHOW_ALL) != SLURM_SUCCESS)
-		return -1;
-	for (uint32_t i = 0; i < message->record_count; i++) {
-		char name[300];
-		snprintf(name, sizeof name, ",%s,", message->partition_array[i].name);
-		if (strstr(list, name) && (int)message->partition_array[i].total_nodes > most)
-			most = (int)message->partition_array[i].total_nodes;
-	}
-	slurm_free_partition_info_msg(message);
-	return most;
-}
-
 /* Whether the job could start without the nodes of `list`; the reason if not. */
-static bool can_do_without(const struct waiting *job, const char *list, const char *node, char *why,
-	size_t size)
+static bool can_do_without(const struct requeue_job *job, const char *list, const char *node,
+	char *why, size_t size)
 {
-	int nodes = nodes_of(job);
+	int nodes = requeue_nodes_there(job);
 	if (job->required[0] && hostlist_find(job->required, node) >= 0)
 		snprintf(why, size, "the job asks for it by --nodelist");
 	else if (nodes >= 0 && nodes - count(list) < job->nodes)
@@ -180,46 +107,26 @@ static bool can_do_without(const struct waiting *job, const char *list, const ch
 	return false;
 }
 
-/* Writes both at once. Returns 0 if the job is not waiting (yet). */
-static int write_both(uint32_t id, const char *list, const char *comment, struct err *err)
-{
-	job_desc_msg_t change;
-	slurm_init_job_desc_msg(&change);
-	slurm_compat_describe(&change, id);
-	change.exc_nodes = (char *)list;
-	change.comment = (char *)comment;
-	if (slurm_update_job(&change) == SLURM_SUCCESS)
-		return 1;
-	return errno == ESLURM_JOB_NOT_PENDING ? 0 : controller_error("leave nodes out for", id, err);
-}
-
-/* What the list and our note are to be. */
-struct wanted {
-	char *list, *ours, *comment;
-};
-
-static void clear_wanted(struct wanted *wanted)
-{
-	free(wanted->list);
-	free(wanted->ours);
-	free(wanted->comment);
-}
-
-static int want(const struct waiting *job, int attempt, const char *node, struct wanted *wanted,
-	struct err *err)
+/* Leaves `node` out (NULL: none), and lets in what an earlier attempt had left out. Returns 1 if
+ * Slurm has that already, 0 to look again. */
+static int set_nodes(const struct requeue_job *job, int attempt, const char *node, struct err *err)
 {
 	char noted[500];
 	int when;
 	leave_out_noted(job->comment, noted, sizeof noted, &when);
 	bool now = when == attempt;
-	*wanted = (struct wanted) { .ours = leave_out_join(now ? noted : "", NULL, node),
-		.list = leave_out_join(job->excluded, now ? NULL : noted, node) };
-	if (wanted->ours)
-		wanted->comment = leave_out_note(job->comment, wanted->ours, attempt);
-	if (wanted->list && wanted->comment)
-		return 0;
-	clear_wanted(wanted);
-	return err_set(err, "requeue: out of memory");
+	char *ours = leave_out_join(now ? noted : "", NULL, node),
+		 *list = leave_out_join(job->excluded, now ? NULL : noted, node),
+		 *comment = ours ? leave_out_note(job->comment, ours, attempt) : NULL;
+	int rc = 1;
+	if (!list || !comment)
+		rc = err_set(err, "requeue: out of memory");
+	else if (strcmp(comment, job->comment) != 0)
+		rc = requeue_exclude(job, list, comment, err) < 0 ? -1 : 0;
+	free(ours);
+	free(list);
+	free(comment);
+	return rc;
 }
 
 /* One try. Returns 1 once Slurm has what is wanted, 0 to look again. *node: NULL where the job
@@ -227,24 +134,18 @@ static int want(const struct waiting *job, int attempt, const char *node, struct
 static int try_once(uint32_t id, int attempt, const char **node, char *why, size_t size,
 	struct err *err)
 {
-	struct waiting job;
-	struct wanted wanted;
-	if (load(id, &job, err) < 0)
+	struct requeue_job job;
+	if (requeue_load(id, &job, err) < 0)
 		return -1;
 	int rc = *node ? 0 : 1; /* without a node of this attempt there is nothing to wait for */
-	if (job.waits && job.attempt == attempt + 1) {
+	if (job.state == REQUEUE_WAITING && job.attempt == attempt + 1) {
 		char *with = leave_out_join(job.excluded, NULL, *node);
 		if (*node && with && !can_do_without(&job, with, *node, why, size))
 			*node = NULL;
 		free(with);
-		if ((rc = want(&job, attempt, *node, &wanted, err)) == 0) {
-			bool same = strcmp(wanted.comment, job.comment) == 0;
-			rc = same ? 1 : write_both(id, wanted.list, wanted.comment, err);
-			rc = same || rc < 0 ? rc : 0; /* looks whether it stays */
-			clear_wanted(&wanted);
-		}
+		rc = set_nodes(&job, attempt, *node, err);
 	}
-	clear(&job);
+	requeue_clear(&job);
 	return rc;
 }
 

@@ -157,6 +157,11 @@ static enum requeue_state state_of(uint32_t job_state)
 	}
 }
 
+static char *copy(const char *text)
+{
+	return strdup(text ? text : "");
+}
+
 static void read_job(const slurm_job_info_t *info, struct requeue_job *job)
 {
 	*job = (struct requeue_job) {
@@ -171,14 +176,21 @@ static void read_job(const slurm_job_info_t *info, struct requeue_job *job)
 		.ends = (double)info->end_time,
 		.began = (double)info->start_time,
 		.submitted = (double)info->submit_time,
+		.nodes = (int)info->num_nodes,
+		.comment = copy(info->comment),
+		.excluded = copy(info->exc_nodes),
+		.required = copy(info->req_nodes),
+		.partition = copy(info->partition),
 	};
-	job->comment = strdup(info->comment ? info->comment : "");
 }
 
 void requeue_clear(struct requeue_job *job)
 {
 	free(job->comment);
-	job->comment = NULL;
+	free(job->excluded);
+	free(job->required);
+	free(job->partition);
+	job->comment = job->excluded = job->required = job->partition = NULL;
 }
 
 /* As requeue_find. *leader is the ID of the het job's leader; 0 if `id` is the leader or not part
@@ -196,7 +208,11 @@ static int find_one(uint32_t id, struct requeue_job *job, uint32_t *leader, stru
 			continue;
 		read_job(info, job);
 		*leader = info->het_job_id != id ? info->het_job_id : 0;
-		found = job->comment ? 1 : err_set(err, "requeue: out of memory");
+		found = 1;
+		if (!job->comment || !job->excluded || !job->required || !job->partition) {
+			requeue_clear(job);
+			found = err_set(err, "requeue: out of memory");
+		}
 	}
 	slurm_free_job_info_msg(message);
 	return found;
@@ -248,13 +264,48 @@ int requeue_submit(const struct requeue_job *job, enum requeue_action action, st
 	return controller_error("requeue", job->id, err);
 }
 
-int requeue_set_comment(const struct requeue_job *job, const char *comment, struct err *err)
+static int change_job(const struct requeue_job *job, const char *nodes, const char *comment)
 {
 	job_desc_msg_t change;
 	slurm_init_job_desc_msg(&change);
 	slurm_compat_describe(&change, job->id);
+	if (nodes)
+		change.exc_nodes = (char *)nodes;
 	change.comment = (char *)comment;
-	if (slurm_update_job(&change) == SLURM_SUCCESS)
+	return slurm_update_job(&change);
+}
+
+int requeue_set_comment(const struct requeue_job *job, const char *comment, struct err *err)
+{
+	if (change_job(job, NULL, comment) == SLURM_SUCCESS)
 		return 0;
 	return controller_error("write the comment of", job->id, err);
+}
+
+int requeue_exclude(const struct requeue_job *job, const char *nodes, const char *comment,
+	struct err *err)
+{
+	if (change_job(job, nodes, comment) == SLURM_SUCCESS)
+		return 1;
+	if (errno == ESLURM_JOB_NOT_PENDING)
+		return 0;
+	return controller_error("leave nodes out for", job->id, err);
+}
+
+int requeue_nodes_there(const struct requeue_job *job)
+{
+	partition_info_msg_t *message = NULL;
+	char list[600];
+	int most = -1;
+	snprintf(list, sizeof list, ",%s,", job->partition);
+	if (slurm_load_partitions(0, &message, SHOW_ALL) != SLURM_SUCCESS)
+		return -1;
+	for (uint32_t i = 0; i < message->record_count; i++) {
+		char name[300];
+		snprintf(name, sizeof name, ",%s,", message->partition_array[i].name);
+		if (strstr(list, name) && (int)message->partition_array[i].total_nodes > most)
+			most = (int)message->partition_array[i].total_nodes;
+	}
+	slurm_free_partition_info_msg(message);
+	return most;
 }

@@ -32,7 +32,10 @@ struct requeue_job {
 	double ends;      /* when its time limit comes, seconds since the epoch */
 	double began;     /* start of its present attempt, seconds since the epoch */
 	double submitted; /* when it came into the queue for that attempt, seconds since the epoch */
-	char *comment;    /* the user's, plus ours; never NULL; freed by requeue_clear */
+	int nodes;        /* how many it asks for or has */
+	/* Never NULL; freed by requeue_clear: the user's text and ours; host lists of the nodes that it
+	 * must not and that it must get; its partition, or several with commas between. */
+	char *comment, *excluded, *required, *partition;
 };
 
 void requeue_clear(struct requeue_job *job);
@@ -120,5 +123,13 @@ int requeue_find(uint32_t id, struct requeue_job *job, struct err *err);
 int requeue_look_at_node(struct requeue_job *job, const char *node, struct err *err);
 
 int requeue_set_comment(const struct requeue_job *job, const char *comment, struct err *err);
+
+/* Writes the list of nodes that the job must not get, and its comment, at once. Returns 1, or 0 if
+ * the job does not wait (yet): Slurm changes that list for no other. */
+int requeue_exclude(const struct requeue_job *job, const char *nodes, const char *comment,
+	struct err *err);
+
+/* Nodes of the job's partition, or of the largest of several; -1 where Slurm does not say. */
+int requeue_nodes_there(const struct requeue_job *job);
 
 #endif
