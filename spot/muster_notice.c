@@ -4,9 +4,9 @@
 #include "config.h"
 
 #include <argp.h>
+#include <err.h>
 #include <math.h>
 #include <signal.h>
-#include <stdarg.h>
 #include <stdbool.h>
 #include <stdio.h>
 #include <string.h>
@@ -57,18 +57,6 @@ static const struct argp argp = {
 		"acknowledges Azure's event. Exit status: 0, or with --once as above; 2 usage.",
 };
 
-static void say(const char *format, ...) __attribute__((format(printf, 1, 2)));
-
-static void say(const char *format, ...)
-{
-	char line[1200];
-	va_list args;
-	va_start(args, format);
-	vsnprintf(line, sizeof line, format, args);
-	va_end(args);
-	fprintf(stderr, "muster-notice: %s\n", line);
-}
-
 static int tell(const char *word, const char *text)
 {
 	printf("%s%s\n", word, text);
@@ -86,7 +74,7 @@ static int wait_for_durable(struct look *look, const struct spot_notice *notice)
 		if (strcmp(line, DURABLE) != 0)
 			continue;
 		if (look_acknowledge(look, notice, &err) == LOOK_FAILED)
-			say("couldn't acknowledge the event: %s", err.text);
+			warnx("couldn't acknowledge the event: %s", err.text);
 		if (tell("acknowledged", "") < 0)
 			break;
 	}
@@ -97,7 +85,7 @@ static int wait_for_durable(struct look *look, const struct spot_notice *notice)
 static void note_failure(int failures, const char *cloud, const char *why)
 {
 	if (failures == TOLERATED)
-		say("%s: %s: no notice can come until that works; still asking", cloud, why);
+		warnx("%s: %s: no notice can come until that works; still asking", cloud, why);
 }
 
 static int watch(struct look *look)
@@ -113,7 +101,7 @@ static int watch(struct look *look)
 		if (rc == LOOK_FAILED)
 			note_failure(++failures, cloud, err.text);
 		else if (failures >= TOLERATED)
-			say("%s: answers again", cloud);
+			warnx("%s: answers again", cloud);
 		failures = rc == LOOK_FAILED ? failures : 0;
 		double pause = failures ? fmin(PAUSE_MOST, failures * look_pause(look)) : look_pause(look);
 		if (rc == LOOK_STOPPED || !http_pause(look->http, pause))
@@ -128,7 +116,7 @@ static int once(struct look *look)
 	switch (look_once(look, &notice, &err)) {
 	case LOOK_NOTICE: tell("notice ", notice.text); return EXIT_REQUEUE;
 	case LOOK_FAILED:
-		say("%s: %s", spot_cloud_name(look->source->cloud), err.text);
+		warnx("%s: %s", spot_cloud_name(look->source->cloud), err.text);
 		return EXIT_LOST;
 	default: return EXIT_OK;
 	}
@@ -153,22 +141,25 @@ int main(int argc, char **argv)
 	struct spot_source source;
 	struct err err;
 	descriptors_raise();
+	setlinebuf(stderr); /* other programs write to the same log */
 	argp_program_version = PACKAGE_STRING;
 	argp_err_exit_status = EXIT_USAGE;
 	argp_parse(&argp, argc, argv, 0, NULL, &options);
 	ignore_steps_signals();
 	if (spot_source_read(options.source, &source, &err) < 0) {
-		say("%s", err.text);
+		warnx("%s", err.text);
 		return EXIT_USAGE;
 	}
+	if (source.cloud == SPOT_OFF && options.source && strcmp(options.source, "off") == 0)
+		return EXIT_OK;
 	if (source.cloud == SPOT_OFF) {
-		say("this machine is in no cloud that is known here: give a SOURCE");
-		return options.source && strcmp(options.source, "off") == 0 ? EXIT_OK : EXIT_USAGE;
+		warnx("this machine is in no cloud that is known here: give a SOURCE");
+		return EXIT_USAGE;
 	}
 	look = (struct look) { .source = &source };
 	look.http = http_open(options.once ? -1 : STDIN_FILENO, &err);
 	if (!look.http) {
-		say("%s", err.text);
+		warnx("%s", err.text);
 		return EXIT_FAULT;
 	}
 	int status = options.once ? once(&look) : watch(&look);

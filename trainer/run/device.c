@@ -35,6 +35,15 @@
 	30.0 /* limit of --tune; at most half of the collective timeout too, since other ranks wait \
 			meanwhile */
 
+/* ---- what the checkpoint records ---- */
+
+/* The text `name` of its numerics; NULL where there is none. */
+static const char *recorded_text(const struct run *run, const char *name)
+{
+	struct ckpt *ckpt = run->folder ? folder_checkpoint(run->folder) : NULL;
+	return ckpt ? json_string_value(json_object_get(ckpt_manifest(ckpt)->numerics, name)) : NULL;
+}
+
 /* ---- the choice ---- */
 
 static int settle_precision(struct run *run, struct err *err)
@@ -212,11 +221,9 @@ int device_ops(struct run *run, struct err *err)
 /* Whether cuDNN's bits are those that the checkpoint's would go on with. */
 static bool goes_on_with_cudnn(const struct run *run)
 {
-	struct ckpt *ckpt = run->folder ? folder_checkpoint(run->folder) : NULL;
-	const char *libraries = ckpt
-		? json_string_value(json_object_get(ckpt_manifest(ckpt)->numerics, "libraries"))
-		: NULL;
-	return !ckpt || (libraries && strstr(libraries, "cuDNN"));
+	const char *libraries = recorded_text(run, "libraries");
+	bool starts = !run->folder || !folder_checkpoint(run->folder);
+	return starts || (libraries && strstr(libraries, "cuDNN"));
 }
 
 /* Whether this rank can take it; it has then. */
@@ -309,13 +316,6 @@ int device_comm(struct run *run, struct err *err)
 
 /* ---- GEMM plans ---- */
 
-static const char *recorded_algorithms(const struct run *run)
-{
-	struct ckpt *ckpt = run->folder ? folder_checkpoint(run->folder) : NULL;
-	return ckpt ? json_string_value(json_object_get(ckpt_manifest(ckpt)->numerics, "products"))
-				: NULL;
-}
-
 static double tune_seconds(const struct run *run)
 {
 	double patience = run->settings.collective_timeout / 2;
@@ -327,7 +327,7 @@ static double tune_seconds(const struct run *run)
 static int choose_algorithms(const struct run *run, char **text, struct err *err)
 {
 	struct err why;
-	const char *recorded = recorded_algorithms(run);
+	const char *recorded = recorded_text(run, "products");
 	if (run->ident.rank != 0)
 		return 0;
 	if (recorded && run->ops->adopt(run->ops, recorded, &why) < 0)
