@@ -366,11 +366,13 @@ static int read_job(struct ident *ident, struct reader *reader)
 		: UNSAID;
 	long attempt = count_of(reader,
 		text_of(reader, "SLURM_RESTART_COUNT") ? "SLURM_RESTART_COUNT" : "MUSTER_ATTEMPT");
+	long restart = count_of(reader, IDENT_RESTART);
 	if (reader->failed)
 		return -1;
 	ident->job = job == UNSAID ? 0 : (uint32_t)job;
 	ident->step = step == UNSAID ? 0 : (uint32_t)step;
 	ident->attempt = attempt == UNSAID ? 0 : (int)attempt;
+	ident->restart = restart == UNSAID ? 0 : (int)restart;
 	copy_text(ident->cluster, sizeof ident->cluster, text_of(reader, "SLURM_CLUSTER_NAME"));
 	copy_text(ident->node, sizeof ident->node, text_of(reader, "SLURMD_NODENAME"));
 	return 0;

@@ -13,6 +13,7 @@ struct ident {
 	int node_rank, node_count;
 	uint32_t job, step; /* Slurm's ids; 0 outside Slurm */
 	int attempt;        /* SLURM_RESTART_COUNT, 0 for the first run */
+	int restart;        /* how often muster-run has begun the step anew in this attempt */
 	char cluster[64];   /* SLURM_CLUSTER_NAME, "" outside Slurm */
 	char node[256];     /* SLURMD_NODENAME or the host name */
 	const char *source; /* which source decided: "pmix", "pmi2", "slurm", "torchrun" or "single" */
@@ -46,6 +47,9 @@ int ident_tasks_on_node(const char *coded, int node);
 /* ident_decide() over the real environment and the PMIx server that this process was started under
  * (if any). Defined in launch/ident_discover.c, since only launch/ may use PMIx. */
 int ident_discover(struct ident *ident, struct err *err);
+
+/* From muster-run to the ranks, by a name that srun passes on even with --export=NONE. */
+#define IDENT_RESTART "SLURM_MUSTER_RESTART"
 
 /* Step IDs from this one up are not steps of srun but salloc's shell, a batch script and the like
  * (slurm.h). */

@@ -108,6 +108,7 @@ static int claim(struct folder *folder, struct err *err)
 	snprintf(owner->cluster, sizeof owner->cluster, "%s", folder->ident.cluster);
 	owner->job = folder->ident.job;
 	owner->attempt = folder->ident.attempt;
+	owner->restart = folder->ident.restart;
 	if (owner_claim(&folder->dir, owner, ask_slurm, folder, CLAIM_SECONDS, err) < 0)
 		return -1;
 	folder->owned = true;
@@ -128,7 +129,7 @@ static int look_back(struct folder *folder, struct err *err)
 		folder->attempt += folder->records[i].event == ATTEMPTS_START;
 	int64_t newest = step_count ? steps[step_count - 1] : -1;
 	const struct attempts_asker asker = { folder->ident.cluster, folder->ident.job,
-		folder->ident.attempt };
+		folder->ident.attempt, folder->ident.restart };
 	int vain = attempts_without_progress(folder->records, folder->record_count, &asker, newest);
 	if (vain < ATTEMPTS_CRASH_LOOP)
 		return 0;
@@ -155,6 +156,7 @@ static int append(struct folder *folder, struct attempts_record *record, struct 
 	snprintf(record->cluster, sizeof record->cluster, "%s", folder->ident.cluster);
 	record->job = folder->ident.job;
 	record->attempt = folder->ident.attempt;
+	record->restart = folder->ident.restart;
 	return attempts_append(&folder->dir, record, err);
 }
 
@@ -185,8 +187,9 @@ static int append_start(struct folder *folder, struct err *err)
 		.world_size = folder->ident.world_size,
 		.step = folder->began,
 		.limit = folder->job.ends,
-		.submitted = folder->job.submitted,
-		.started = folder->job.started,
+		/* a restart has not come through Slurm's queue */
+		.submitted = folder->ident.restart ? 0 : folder->job.submitted,
+		.started = folder->ident.restart ? 0 : folder->job.started,
 		.steps = folder->job.steps };
 	snprintf(record.nodes, sizeof record.nodes, "%s", node_list(&folder->ident));
 	snprintf(record.version, sizeof record.version, "%s", PACKAGE_VERSION);

@@ -51,6 +51,8 @@ static json_t *encode(const struct attempts_record *record)
 	json_t *object = json_pack("{s:s, s:f, s:s, s:I, s:i, s:I}", "event", events[record->event],
 		"time", time, "cluster", record->cluster, "job", (json_int_t)record->job, "attempt",
 		record->attempt, "step", (json_int_t)record->step);
+	if (record->restart)
+		json_object_set_new(object, "restart", json_integer(record->restart));
 	if (record->event == ATTEMPTS_START) {
 		json_object_set_new(object, "world_size", json_integer(record->world_size));
 		json_object_set_new(object, "nodes", json_string(record->nodes));
@@ -115,19 +117,23 @@ static bool decode(const json_t *object, struct attempts_record *record)
 {
 	const char *event = json_string_value(json_object_get(object, "event"));
 	const json_t *attempt = json_object_get(object, "attempt"),
-				 *job = json_object_get(object, "job");
+				 *job = json_object_get(object, "job"),
+				 *restart = json_object_get(object, "restart");
 	const json_t *step = json_object_get(object, "step");
 	size_t kind = 0;
 	while (event && kind < EVENTS && strcmp(events[kind], event) != 0)
 		kind++;
 	if (!event || kind == EVENTS || !record_in_range(attempt, 0, INT_MAX)
-		|| !record_in_range(job, 0, UINT32_MAX) || !record_in_range(step, -1, INT64_MAX))
+		|| !record_in_range(job, 0, UINT32_MAX)
+		|| (restart && !record_in_range(restart, 0, INT_MAX))
+		|| !record_in_range(step, -1, INT64_MAX))
 		return false;
 	*record = (struct attempts_record) {
 		.event = (enum attempts_event)kind,
 		.time = json_number_value(json_object_get(object, "time")),
 		.job = (uint32_t)json_integer_value(job),
 		.attempt = (int)json_integer_value(attempt),
+		.restart = (int)json_integer_value(restart),
 		.step = json_integer_value(step),
 		.world_size = (int)json_integer_value(json_object_get(object, "world_size")),
 		.submitted = json_number_value(json_object_get(object, "submitted")),
@@ -218,13 +224,14 @@ static void see(struct seen *seen, const struct attempts_record *record)
 int attempts_without_progress(const struct attempts_record *records, size_t count,
 	const struct attempts_asker *asker, int64_t newest)
 {
-	int streak = 0, counted = asker->attempt;
+	int streak = 0, attempt = asker->attempt, restart = asker->restart;
 	struct seen seen = { 0 };
 	if (asker->job == 0)
 		return 0;
 	for (size_t i = count; i-- > 0;) {
 		const struct attempts_record *record = &records[i];
-		if (record->job != asker->job || record->attempt == asker->attempt
+		if (record->job != asker->job
+			|| (record->attempt == asker->attempt && record->restart == asker->restart)
 			|| strcmp(record->cluster, asker->cluster) != 0)
 			continue;
 		see(&seen, record);
@@ -233,8 +240,9 @@ int attempts_without_progress(const struct attempts_record *records, size_t coun
 		/* `newest` is now the newest step that was durable when this attempt ended */
 		if (was_cut_short(&seen, record) || seen.finished || newest > record->step)
 			return streak;
-		streak += record->attempt != counted;
-		counted = record->attempt;
+		streak += record->attempt != attempt || record->restart != restart;
+		attempt = record->attempt;
+		restart = record->restart;
 		newest = record->step;
 		seen = (struct seen) { 0 };
 	}

@@ -17,10 +17,10 @@ enum attempts_event { ATTEMPTS_START, ATTEMPTS_NOTICE, ATTEMPTS_END };
 
 struct attempts_record {
 	enum attempts_event event;
-	double time;      /* seconds since the epoch; attempts_append takes 0 for now */
-	char cluster[64]; /* "" outside Slurm */
-	uint32_t job;     /* 0 outside Slurm */
-	int attempt;
+	double time;          /* seconds since the epoch; attempts_append takes 0 for now */
+	char cluster[64];     /* "" outside Slurm */
+	uint32_t job;         /* 0 outside Slurm */
+	int attempt, restart; /* as in struct ident */
 	int64_t step;   /* start: the step resumed from, -1 for a fresh start; notice: the current step;
 					   end: the last step done */
 	int world_size; /* start */
@@ -52,14 +52,15 @@ int attempts_parse(const char *text, size_t size, struct attempts_record **recor
 struct attempts_asker {
 	const char *cluster;
 	uint32_t job;
-	int attempt;
+	int attempt, restart;
 };
 
 /* How many attempts of this job in a row, counted back from the one before the asker's, made no
  * progress: they brought no step newer than the one they resumed from, did not end with status 0,
  * and were not cut short by a notice. A notice cut an attempt short if it came in the first half of
  * the time up to the attempt's limit, and if no end follows it or one with status 75. Several
- * starts in one attempt, by a script or from a shell, count as one. `newest` is the newest durable
+ * starts in one attempt, by a script or from a shell, count as one, but each restart by muster-run
+ * counts. `newest` is the newest durable
  * step now, -1 for none. From ATTEMPTS_CRASH_LOOP on, the job should end. Always 0 for job 0, whose
  * attempts people start by hand. */
 int attempts_without_progress(const struct attempts_record *records, size_t count,

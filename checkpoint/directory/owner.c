@@ -48,6 +48,8 @@ static char *encode(const struct owner *owner)
 		OWNER_VERSION, "cluster", owner->cluster, "job", (json_int_t)owner->job, "attempt",
 		owner->attempt, "token", owner->token, "host", owner->host, "pid", (json_int_t)owner->pid,
 		"process", owner->process, "time", owner->time, "ended", (int)owner->ended);
+	if (object && owner->restart)
+		json_object_set_new(object, "restart", json_integer(owner->restart));
 	if (object && owner->brief)
 		json_object_set_new(object, "brief", json_true());
 	char *text = object ? json_dumps(object, JSON_INDENT(1) | JSON_REAL_PRECISION(17)) : NULL;
@@ -58,10 +60,12 @@ static char *encode(const struct owner *owner)
 static bool decode(const json_t *object, struct owner *owner)
 {
 	const json_t *job = json_object_get(object, "job"),
-				 *attempt = json_object_get(object, "attempt");
+				 *attempt = json_object_get(object, "attempt"),
+				 *restart = json_object_get(object, "restart");
 	struct hash128 ignored;
 	memset(owner, 0, sizeof *owner);
 	if (!record_in_range(job, 0, UINT32_MAX) || !record_in_range(attempt, 0, INT_MAX)
+		|| (restart && !record_in_range(restart, 0, INT_MAX))
 		|| !record_text(owner->cluster, sizeof owner->cluster, json_object_get(object, "cluster"))
 		|| !record_text(owner->token, sizeof owner->token, json_object_get(object, "token"))
 		|| !record_text(owner->host, sizeof owner->host, json_object_get(object, "host"))
@@ -70,6 +74,7 @@ static bool decode(const json_t *object, struct owner *owner)
 		return false;
 	owner->job = (uint32_t)json_integer_value(job);
 	owner->attempt = (int)json_integer_value(attempt);
+	owner->restart = (int)json_integer_value(restart);
 	owner->pid = json_integer_value(json_object_get(object, "pid"));
 	owner->time = json_number_value(json_object_get(object, "time"));
 	owner->ended = json_is_true(json_object_get(object, "ended"));
@@ -332,6 +337,12 @@ static void describe(const struct owner *owner, char *out, size_t size)
 			since);
 }
 
+/* Of one job: above 0 if `a` is the later. */
+static int order_of(const struct owner *a, const struct owner *b)
+{
+	return a->attempt != b->attempt ? a->attempt - b->attempt : a->restart - b->restart;
+}
+
 /* Returns 0 when `self` may take over, else -1 with the reason. */
 static int decide(const struct ckpt_dir *dir, const struct owner *self, struct claim *claim,
 	int lock_fd, struct err *err)
@@ -339,9 +350,10 @@ static int decide(const struct ckpt_dir *dir, const struct owner *self, struct c
 	const struct owner *other = &claim->other;
 	char who[512];
 	describe(other, who, sizeof who);
-	if (same_job(other, self) && self->attempt > other->attempt)
+	int order = same_job(other, self) ? order_of(self, other) : 0;
+	if (order > 0)
 		return 0;
-	if (same_job(other, self) && self->attempt < other->attempt)
+	if (order < 0)
 		return err_fail(err, EXIT_FAULT, "owner: a later attempt owns %s: %s", dir->path, who);
 	if (other->ended || life_of(dir, self, claim, lock_fd) == OWNER_ENDED)
 		return 0;

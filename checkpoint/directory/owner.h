@@ -19,9 +19,9 @@
 #define OWNER_WATCH 30.0
 
 struct owner {
-	char cluster[64]; /* "" outside Slurm */
-	uint32_t job;     /* 0 outside Slurm */
-	int attempt;
+	char cluster[64];                /* "" outside Slurm */
+	uint32_t job;                    /* 0 outside Slurm */
+	int attempt, restart;            /* as in struct ident */
 	char token[MANIFEST_TOKEN_SIZE]; /* random, from owner_claim */
 	char host[256];
 	int64_t pid;
@@ -37,12 +37,13 @@ enum owner_life { OWNER_UNKNOWN, OWNER_RUNS, OWNER_ENDED };
  * then the heartbeat decides. */
 typedef enum owner_life owner_check(void *arg, const struct owner *other);
 
-/* Makes the caller the owner of `dir`, durably. The caller fills in cluster, job, attempt and brief
- * of `self`; owner_claim fills in the rest. A higher attempt of the same job takes over at once;
- * any other claim is refused while the owner lives (EXIT_USAGE, the message names the owner). Of
- * two claims at the same moment exactly one wins. `check` may be NULL. `timeout` limits the seconds
- * of waiting for the lock, and for a brief owner to leave (then EXIT_LOST). Where only the
- * heartbeat can tell that the owner is gone, watching it takes another OWNER_WATCH seconds. */
+/* Makes the caller the owner of `dir`, durably. The caller fills in cluster, job, attempt, restart
+ * and brief of `self`; owner_claim fills in the rest. A higher attempt of the same job, and a
+ * higher restart of the same attempt, take over at once; any other claim is refused while the owner
+ * lives (EXIT_USAGE, the message names the owner). Of two claims at the same moment exactly one
+ * wins. `check` may be NULL. `timeout` limits the seconds of waiting for the lock, and for a brief
+ * owner to leave (then EXIT_LOST). Where only the heartbeat can tell that the owner is gone,
+ * watching it takes another OWNER_WATCH seconds. */
 int owner_claim(const struct ckpt_dir *dir, struct owner *self, owner_check *check, void *arg,
 	double timeout, struct err *err);
 

@@ -54,6 +54,14 @@ static const struct row rows[] = {
 		{ 0, 1, 0, 1, 0, 1, .job = 77, .source = "single" }, NULL },
 	{ "PMIx and Slurm agree", &slurm_pmix, { STEP(3, 8, 1, 1, 4, "2(x4)") },
 		{ 3, 8, 1, 2, 1, 4, .job = 77, .step = 2, .node = "n1", .source = "pmix" }, NULL },
+	{ "a step that muster-run has begun anew", &slurm_pmix,
+		{ STEP(3, 8, 1, 1, 4, "2(x4)"), "SLURM_RESTART_COUNT=3", "SLURM_MUSTER_RESTART=2" },
+		{ 3, 8, 1, 2, 1, 4, .job = 77, .step = 2, .attempt = 3, .restart = 2, .node = "n1",
+			.source = "pmix" },
+		NULL },
+	{ "a restart that is no number", &slurm_pmix,
+		{ STEP(3, 8, 1, 1, 4, "2(x4)"), "SLURM_MUSTER_RESTART=two" }, { 0 },
+		"SLURM_MUSTER_RESTART=two\tnot a number" },
 	{ "Slurm fills in what PMIx leaves out", &sparse_pmix, { STEP(3, 8, 1, 1, 4, "2(x4)") },
 		{ 3, 8, 1, 2, 1, 4, .job = 77, .step = 2, .node = "n1", .source = "pmix" }, NULL },
 	{ "the plugin's RANK agrees, its LOCAL_RANK is a device", &slurm_pmix,
@@ -143,6 +151,7 @@ static void assert_same(const struct ident *got, const struct ident *want)
 	assert_int_equal(got->job, want->job);
 	assert_int_equal(got->step, want->step);
 	assert_int_equal(got->attempt, want->attempt);
+	assert_int_equal(got->restart, want->restart);
 	assert_string_equal(got->cluster, want->cluster);
 	assert_string_equal(got->node, want->node);
 	assert_string_equal(got->source, want->source);

@@ -49,6 +49,7 @@ static void records_come_back(void **state)
 			.cluster = "big",
 			.job = 7,
 			.attempt = 1,
+			.restart = 3,
 			.step = 12,
 			.why = "SIGTERM" },
 		{ .event = ATTEMPTS_END,
@@ -127,22 +128,24 @@ static void rubbish_is_skipped(void **state)
 }
 
 /* Records as text: "5" starts an attempt from step 5, "+" another start in it from the same step,
- * "n" a notice, "N" one at the end of its time, "q", "l" and "e" ends with 75, 69 and 0, "x" a
- * start of another job. The next attempt asks. */
+ * "r" a restart in it by muster-run, "n" a notice, "N" one at the end of its time, "q", "l" and "e"
+ * ends with 75, 69 and 0, "x" a start of another job. The next attempt asks. */
 static int streak_in(const char *text, int64_t newest, int attempt)
 {
 	struct attempts_record records[32] = { 0 };
 	size_t count = 0;
 	int64_t step = -1;
-	int current = -1;
+	int current = -1, restart = 0;
 	for (; *text; text++) {
 		struct attempts_record *record = &records[count++];
-		bool starts = !strchr("+nNqlex", *text);
+		bool starts = !strchr("+rnNqlex", *text);
 		current += starts;
+		restart = starts ? 0 : restart + (*text == 'r');
 		step = starts ? *text - '0' : step;
 		*record = (struct attempts_record) { .job = 7,
 			.cluster = "c",
 			.attempt = current,
+			.restart = restart,
 			.step = step,
 			.time = 1000 };
 		record->event = strchr("nN", *text) ? ATTEMPTS_NOTICE
@@ -157,7 +160,8 @@ static int streak_in(const char *text, int64_t newest, int attempt)
 				.event = ATTEMPTS_START,
 				.step = 99 };
 	}
-	const struct attempts_asker asker = { "c", 7, attempt < 0 ? current + 1 : attempt };
+	const struct attempts_asker asker = { "c", 7, attempt < 0 ? current + 1 : attempt,
+		attempt == current ? restart : 0 };
 	return attempts_without_progress(records, count, &asker, newest);
 }
 
@@ -189,7 +193,7 @@ static void the_breaker_counts_attempts_without_progress(void **state)
 	/* Other jobs neither count nor interrupt. */
 	assert_int_equal(streak("xxx", 99), 0);
 	assert_int_equal(streak("5x5x5", 5), 3);
-	const struct attempts_asker nobody = { "", 0, 0 };
+	const struct attempts_asker nobody = { "", 0, 0, 0 };
 	struct attempts_record outside[3] = { { .event = ATTEMPTS_START }, { .event = ATTEMPTS_START },
 		{ .event = ATTEMPTS_START } };
 	assert_int_equal(attempts_without_progress(outside, 3, &nobody, -1), 0);
@@ -207,7 +211,7 @@ static void the_end_of_the_time_is_no_excuse(void **state)
 	/* A warning comes before the end, as well: who hangs has both. */
 	assert_int_equal(streak("5NN5NN5NN", 5), 3);
 	/* Where the limit isn't known, each notice counts as one. */
-	const struct attempts_asker asker = { "", 7, 1 };
+	const struct attempts_asker asker = { "", 7, 1, 0 };
 	const struct attempts_record records[] = { { .event = ATTEMPTS_START, .job = 7, .time = 1 },
 		{ .event = ATTEMPTS_NOTICE, .job = 7, .time = 90000 } };
 	assert_int_equal(attempts_without_progress(records, 2, &asker, 0), 0);
@@ -228,11 +232,23 @@ static void tries_by_hand_are_one_attempt(void **state)
 	assert_int_equal(streak("5l5l+e5l", 5), 1);
 }
 
+static void restarts_in_an_attempt_count(void **state)
+{
+	assert_int_equal(streak("5lrlrl", 5), 3);
+	assert_int_equal(streak("5lrl+l", 5), 2);
+	assert_int_equal(streak("5lrl5l", 5), 3);
+	assert_int_equal(streak("5lrlrl", 6), 0);
+	/* The last of them asks itself, and has begun. */
+	assert_int_equal(streak_in("5lrlrlr", 5, 0), 3);
+	assert_int_equal(streak_in("5lr", 5, 0), 1);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(records_come_back),
 		cmocka_unit_test(a_torn_line_costs_only_itself),
+		cmocka_unit_test(restarts_in_an_attempt_count),
 		cmocka_unit_test(rubbish_is_skipped),
 		cmocka_unit_test(the_breaker_counts_attempts_without_progress),
 		cmocka_unit_test(the_end_of_the_time_is_no_excuse),

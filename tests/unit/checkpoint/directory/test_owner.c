@@ -232,6 +232,16 @@ static void attempts_of_one_job_take_over_upwards_only(void **state)
 	refused(&dir, &earlier, says_ended, EXIT_FAULT, "later attempt");
 	/* Slurm calls the job running whichever of its processes asks: it is not asked. */
 	refused(&dir, &twin, says_ended, EXIT_USAGE, "in use by job 7");
+	/* So do the restarts of one attempt, and come back as they were written. */
+	struct owner restart = { .cluster = "big", .job = 7, .attempt = 2, .restart = 2 },
+				 before = { .cluster = "big", .job = 7, .attempt = 2, .restart = 1 },
+				 next = job(7, 3), found;
+	claims(&dir, &restart, says_runs);
+	assert_int_equal(owner_read(&dir, &found, NULL), 1);
+	assert_int_equal(found.restart, 2);
+	refused(&dir, &before, says_ended, EXIT_FAULT, "later attempt");
+	claims(&dir, &next, says_runs);
+	refused(&dir, &restart, says_ended, EXIT_FAULT, "later attempt");
 	/* The same number on another cluster is another job. */
 	struct owner foreign = { .cluster = "small", .job = 7, .attempt = 9 };
 	refused(&dir, &foreign, says_runs, EXIT_USAGE, "cluster big");
