@@ -120,6 +120,7 @@ static const struct ckptd_field no_fields[] = { { 0 } };
 static const struct ckptd_field state_fields[] = {
 	{ "pid", FIELD_INTEGER, AT(ckptd_lines, pid), .least = 1, .most = INT32_MAX },
 	{ "job", FIELD_TEXT, AT(ckptd_lines, job) },
+	{ "clients", FIELD_INTEGER, AT(ckptd_lines, clients), .most = INT32_MAX },
 	LINES,
 	{ 0 },
 };

@@ -15,7 +15,7 @@
 #include "checkpoint/protocol/ckptd_save.h"
 #include "common/err.h"
 
-#define CKPTD_VERSION 3
+#define CKPTD_VERSION 4
 #define CKPTD_HEADER_SIZE 16
 #define CKPTD_PAYLOAD_MAX (16u << 20)
 #define CKPTD_HELLO_MAX 4096u /* bytes that an unknown peer can make a service keep */
@@ -66,7 +66,7 @@ struct ckptd_progress {
 	int64_t step, bytes, total;
 };
 struct ckptd_lines {
-	int64_t pid;
+	int64_t pid, clients;
 	const char *job;
 	const char **lines;
 	size_t count;

@@ -9,6 +9,7 @@
 
 #define ANSWER_SECONDS 5.0 /* a live service answers at once, whatever its disk does */
 #define END_SECONDS 2.0
+#define SETTLE_SECONDS 0.05 /* between looks */
 
 static int ask(struct ckptd_link *link, const struct ckptd_message *question, enum ckptd_type type,
 	double seconds, struct ckptd_message *answer, struct err *err)
@@ -35,6 +36,25 @@ int ckptd_control_status(const char *path, struct ckptd_message *state, struct e
 	int rc = ask(&link, &question, CKPTD_STATE, ANSWER_SECONDS, state, err);
 	ckptd_start_leave(&link);
 	return rc;
+}
+
+int ckptd_control_settle(const char *path, double seconds, struct err *err)
+{
+	struct deadline deadline = deadline_in(seconds);
+	struct ckptd_message state;
+	int64_t clients;
+	do {
+		if (ckptd_control_status(path, &state, err) < 0)
+			return -1;
+		clients = state.state.clients;
+		ckptd_message_release(&state);
+	} while (clients > 0 && deadline_sleep(deadline, SETTLE_SECONDS));
+	if (clients == 0)
+		return 0;
+	return err_fail(err, EXIT_LOST,
+		"service: what a former step handed over to the one at %s is not durable after %g s: the "
+		"newest checkpoint that is counts",
+		path, seconds);
 }
 
 int ckptd_control_finish(const char *path, double seconds, struct ckptd_message *finished,

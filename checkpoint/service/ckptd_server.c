@@ -133,7 +133,8 @@ static int say_state(struct server *server, struct visitor *visitor, struct err 
 	for (size_t i = 0; i < server->lost.count; i++)
 		add_line(&lines, server->lost.lines[i]);
 	const struct ckptd_message state = { .type = CKPTD_STATE,
-		.state = { getpid(), server->plan->job, (const char **)lines.lines, lines.count } };
+		.state = { getpid(), (int64_t)server->session_count, server->plan->job,
+			(const char **)lines.lines, lines.count } };
 	int rc = ckptd_conn_send(&visitor->conn, &state, NULL, 0, err);
 	free_lines(&lines);
 	return rc;

@@ -30,8 +30,8 @@
 #define HIGHEST_DESCRIPTOR 65536
 
 struct options {
-	const char *socket, *finish, *status; /* one of these, or `client` */
-	int client;                           /* -1: not given */
+	const char *socket, *finish, *settle, *status; /* one of these, or `client` */
+	int client;                                    /* -1: not given */
 	const char *job, *alive;
 	double alive_every, part_timeout, timeout;
 	bool bound, syslog, detach, allow_root;
@@ -49,6 +49,7 @@ enum {
 	KEY_PART_TIMEOUT,
 	KEY_ALLOW_ROOT,
 	KEY_FINISH,
+	KEY_SETTLE,
 	KEY_TIMEOUT,
 	KEY_STATUS
 };
@@ -61,6 +62,8 @@ static const struct argp_option option_table[] = {
 		"serve the one client at the other end of descriptor N, and end after it", 0 },
 	{ "finish", KEY_FINISH, "PATH", 0,
 		"have the service at PATH finish and end; print what was lost", 0 },
+	{ "settle", KEY_SETTLE, "PATH", 0,
+		"wait until the service at PATH has no client and has written what it was handed", 0 },
 	{ "status", KEY_STATUS, "PATH", 0, "print what the service at PATH holds", 0 },
 	{ NULL, 0, NULL, 0, "With --socket:", 2 },
 	{ "bound", KEY_BOUND, NULL, 0,
@@ -78,7 +81,7 @@ static const struct argp_option option_table[] = {
 	{ "syslog", KEY_SYSLOG, NULL, 0, "log to syslog in place of standard error", 0 },
 	{ "part-timeout", KEY_PART_TIMEOUT, "SECONDS", 0,
 		"how long to wait for the other writers' parts of a save (default 600)", 0 },
-	{ NULL, 0, NULL, 0, "With --finish:", 4 },
+	{ NULL, 0, NULL, 0, "With --finish and --settle:", 4 },
 	{ "timeout", KEY_TIMEOUT, "SECONDS", 0, "how long it may take (default 300)", 0 },
 	{ 0 },
 };
@@ -100,6 +103,7 @@ static error_t parse_option(int key, char *arg, struct argp_state *state)
 		options->client = (int)number(state, "client-fd", arg, HIGHEST_DESCRIPTOR);
 		return 0;
 	case KEY_FINISH: options->finish = arg; return 0;
+	case KEY_SETTLE: options->settle = arg; return 0;
 	case KEY_STATUS: options->status = arg; return 0;
 	case KEY_BOUND: options->bound = true; return 0;
 	case KEY_JOB: options->job = arg; return 0;
@@ -114,8 +118,10 @@ static error_t parse_option(int key, char *arg, struct argp_state *state)
 	case KEY_TIMEOUT: options->timeout = number(state, "timeout", arg, 86400); return 0;
 	case ARGP_KEY_ARG: argp_error(state, "%s: too many arguments", arg); return 0;
 	case ARGP_KEY_END:
-		if (!!options->socket + !!options->finish + !!options->status + (options->client >= 0) != 1)
-			argp_error(state, "give one of --socket, --client-fd, --finish and --status");
+		if (!!options->socket + !!options->finish + !!options->settle + !!options->status
+				+ (options->client >= 0)
+			!= 1)
+			argp_error(state, "give one of --socket, --client-fd, --finish, --settle and --status");
 		if ((options->bound || options->detach || options->alive || options->job[0])
 			&& !options->socket)
 			argp_error(state, "--bound, --job, --detach and --alive go with --socket");
@@ -160,6 +166,12 @@ static int finish(const struct options *options)
 	if (io_flush_output(&err) < 0)
 		fail(&err);
 	return lost > 0 ? EXIT_LOST : EXIT_OK;
+}
+
+static int settle(const struct options *options)
+{
+	struct err err;
+	return ckptd_control_settle(options->settle, options->timeout, &err) < 0 ? fail(&err) : EXIT_OK;
 }
 
 static int status(const struct options *options)
@@ -349,5 +361,7 @@ int main(int argc, char **argv)
 		return finish(&options);
 	if (options.status)
 		return status(&options);
+	if (options.settle)
+		return settle(&options);
 	return serve_as_told(&options);
 }

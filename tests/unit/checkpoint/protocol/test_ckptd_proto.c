@@ -77,7 +77,7 @@ static const struct ckptd_message samples[] = {
 	{ .type = CKPTD_SAVE_DURABLE, .result = { SAVE_DURABLE, 1, 2, 0.25, .taken = true } },
 	{ .type = CKPTD_SAVE_FAILED, .result = { SAVE_FAILED, 1, .err = { EXIT_LOST, "no space" } } },
 	{ .type = CKPTD_STATUS },
-	{ .type = CKPTD_STATE, .state = { 17, "4711", lines, 3 } },
+	{ .type = CKPTD_STATE, .state = { 17, 0, "4711", lines, 3 } },
 	{ .type = CKPTD_FINISH, .finish = { 86400 } },
 	{ .type = CKPTD_FINISHED, .finished = { .lines = lines, .count = 2 } },
 	{ .type = CKPTD_HELLO, .hello = { TOKEN, TOKEN, 1, 2 } },

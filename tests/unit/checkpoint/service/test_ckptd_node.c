@@ -60,6 +60,30 @@ static void a_node_s_service_outlives_its_client_and_finishes(void **state)
 	ckptd_fixture_end(&fixture);
 }
 
+/* A step that is begun anew waits for what the former one has handed over. */
+static void a_service_settles_when_its_clients_are_gone_and_all_is_durable(void **state)
+{
+	struct ckptd_fixture fixture;
+	const char *socket = ckptd_node_folder("calm");
+	pid_t pid = ckptd_node_service(socket);
+	assert_int_equal(CKPTD_RUN("settle", "--settle", socket), 0);
+	ckptd_fixture_make(&fixture, files_path("calm.run"), LARGE, 0, 1, NULL);
+	fixture.plan.socket = socket;
+	ckptd_fixture_open(&fixture);
+	assert_int_equal(CKPTD_RUN("settle", "--settle", socket, "--timeout", "0.1"), EXIT_LOST);
+	assert_true(ckptd_node_says("settle", "not durable after 0.1 s"));
+	ckptd_fixture_save(&fixture, 1);
+	ckptd_fixture_save(&fixture, 2);
+	ckptd_client_close(fixture.client, 0);
+	fixture.client = NULL;
+	assert_int_equal(CKPTD_RUN("settle", "--settle", socket, "--timeout", "120"), 0);
+	ckptd_fixture_check(&fixture, 2);
+	assert_int_equal(CKPTD_RUN("finish", "--finish", socket), 0);
+	ckptd_node_end_of(pid);
+	assert_int_equal(CKPTD_RUN("settle", "--settle", socket), EXIT_LOST);
+	ckptd_fixture_end(&fixture);
+}
+
 static void what_is_not_finished_in_time_is_said(void **state)
 {
 	struct ckptd_fixture fixture;
@@ -246,6 +270,7 @@ int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(a_node_s_service_outlives_its_client_and_finishes),
+		cmocka_unit_test(a_service_settles_when_its_clients_are_gone_and_all_is_durable),
 		cmocka_unit_test(what_is_not_finished_in_time_is_said),
 		cmocka_unit_test(a_failure_that_nobody_heard_is_said),
 		cmocka_unit_test(a_service_that_does_not_answer_is_killed),
