@@ -48,8 +48,12 @@ int ident_tasks_on_node(const char *coded, int node);
  * (if any). Defined in launch/ident_discover.c, since only launch/ may use PMIx. */
 int ident_discover(struct ident *ident, struct err *err);
 
-/* From muster-run to the ranks, by a name that srun passes on even with --export=NONE. */
+/* From muster-run to the ranks and to slurmstepd, by names that srun passes on even with
+ * --export=NONE: how often the step was begun anew, and how often it still may be. */
 #define IDENT_RESTART "SLURM_MUSTER_RESTART"
+#define IDENT_RESTARTS_LEFT "SLURM_MUSTER_RESTARTS_LEFT"
+/* The nodes that no step of the job gets any more, with commas between. */
+#define IDENT_LEFT_OUT "SLURM_MUSTER_LEFT_OUT"
 
 /* Step IDs from this one up are not steps of srun but salloc's shell, a batch script and the like
  * (slurm.h). */

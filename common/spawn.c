@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* posix_spawn() resets signals in the child without the cost of fork(). */
+/* posix_spawnp() resets signals in the child without the cost of fork(). */
 #include "config.h"
 #include "common/spawn.h"
 
@@ -20,7 +20,7 @@ int spawn_program(pid_t *pid, const char *program, const posix_spawn_file_action
 		(short)(POSIX_SPAWN_SETSIGDEF | POSIX_SPAWN_SETSIGMASK | flags));
 	posix_spawnattr_setsigdefault(&attributes, &all);
 	posix_spawnattr_setsigmask(&attributes, &none);
-	error = posix_spawn(pid, program, actions, &attributes, argv, environ);
+	error = posix_spawnp(pid, program, actions, &attributes, argv, environ);
 	posix_spawnattr_destroy(&attributes);
 	return error;
 }

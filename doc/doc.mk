@@ -1,7 +1,7 @@
 # doc/
 dist_man1_MANS += doc/muster.1
 dist_man1_MANS += doc/muster-ckpt.1 doc/muster-curve.1 doc/muster-eval.1 doc/muster-generate.1 \
-	doc/muster-notice.1 doc/muster-report.1 doc/muster-tokens.1 doc/muster-top.1 \
+	doc/muster-notice.1 doc/muster-report.1 doc/muster-run.1 doc/muster-tokens.1 doc/muster-top.1 \
 	doc/muster-train.1 doc/muster-where.1
 dist_man1_MANS += doc/muster-doctor.1 doc/muster-rdzv.1
 dist_man3_MANS += doc/muster.3

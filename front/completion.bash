@@ -48,4 +48,5 @@ _muster() {
 }
 
 complete -F _muster muster muster-ckpt muster-curve muster-doctor muster-eval muster-generate \
-    muster-notice muster-rdzv muster-report muster-tokens muster-top muster-train muster-where
+    muster-notice muster-rdzv muster-report muster-run muster-tokens muster-top muster-train \
+    muster-where

@@ -3,7 +3,8 @@ dist_bin_SCRIPTS = front/muster
 EXTRA_DIST += front/completion.bash
 completions = $(DESTDIR)$(datadir)/bash-completion/completions
 completed = muster muster-ckpt muster-curve muster-doctor muster-eval muster-generate \
-	muster-notice muster-rdzv muster-report muster-tokens muster-top muster-train muster-where
+	muster-notice muster-rdzv muster-report muster-run muster-tokens muster-top muster-train \
+	muster-where
 # bash looks for a file by the command's name.
 install-data-hook:
 	$(MKDIR_P) $(completions)

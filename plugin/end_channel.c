@@ -21,10 +21,10 @@
 #include "common/listen.h"
 #include "common/number.h"
 
-#define SPARE_PORTS 64   /* left free in a range; srun uses 3, 2 more per 48 nodes, 1 for PMIx */
-#define LISTENS 10       /* TCP_LISTEN, as /proc/net/tcp prints it */
-#define BATCH 64         /* connections that are read at once */
-#define READ_SECONDS 0.2 /* messages have already arrived: a silent connection may be ignored */
+#define SPARE_PORTS 64     /* left free in a range; srun uses 3, 2 more per 48 nodes, 1 for PMIx */
+#define LISTENS 10         /* TCP_LISTEN, as /proc/net/tcp prints it */
+#define VISIT_SECONDS 10.0 /* for a message, where there is time to wait for it */
+#define READ_SECONDS 0.2   /* messages have already arrived: a silent connection may be ignored */
 
 /* ---- in srun ---- */
 
@@ -88,17 +88,9 @@ int end_channel_open(struct end_channel *channel, const uint16_t *range,
 	return 0;
 }
 
-/* A connection and what it has sent. */
-struct visitor {
-	int fd;
-	size_t used;
-	char bytes[END_MESSAGE_MAX + 1];
-	bool done;
-};
-
 /* Reads what has arrived. Done after a line, too many bytes for one, or the end of the
  * connection. */
-static void listen_to(struct visitor *visitor)
+static void listen_to(struct end_visitor *visitor)
 {
 	while (!visitor->done) {
 		ssize_t n = read(visitor->fd, visitor->bytes + visitor->used,
@@ -111,10 +103,10 @@ static void listen_to(struct visitor *visitor)
 	}
 }
 
-static void listen_to_all(struct visitor *visitors, int count, struct deadline deadline)
+static void listen_to_all(struct end_visitor *visitors, int count, struct deadline deadline)
 {
 	for (;;) {
-		struct pollfd polled[BATCH];
+		struct pollfd polled[END_VISITORS];
 		int waiting = 0;
 		for (int i = 0; i < count; i++) {
 			listen_to(&visitors[i]);
@@ -133,31 +125,38 @@ static bool somebody_waits(const struct end_channel *channel)
 	return poll(&polled, 1, 0) > 0 && (polled.revents & POLLIN);
 }
 
-/* Accepts up to BATCH connections and takes their messages. Returns how many there were. */
-static int take_batch(const struct end_channel *channel, struct deadline end,
-	struct first_end *state)
+static void accept_waiting(const struct end_channel *channel, struct end_visitors *visitors)
 {
-	static struct visitor visitors[BATCH];
-	struct task_report report;
-	int count = 0;
-	double seconds = deadline_left(end);
-	while (count < BATCH && somebody_waits(channel)) {
+	while (visitors->count < END_VISITORS && somebody_waits(channel)) {
 		int fd = accept4(channel->fd, NULL, NULL, SOCK_CLOEXEC | SOCK_NONBLOCK);
 		if (fd >= 0)
-			visitors[count++] = (struct visitor) { .fd = fd };
+			visitors->all[visitors->count++] =
+				(struct end_visitor) { .fd = fd, .until = deadline_in(VISIT_SECONDS) };
 		else if (errno != EAGAIN && errno != EINTR && errno != ECONNABORTED)
 			break;
 	}
-	listen_to_all(visitors, count, deadline_in(seconds < READ_SECONDS ? seconds : READ_SECONDS));
-	for (int i = 0; i < count; i++) {
+}
+
+/* Accepts a batch of connections and takes their messages. Returns how many there were. */
+static int take_batch(const struct end_channel *channel, struct deadline end,
+	struct first_end *state)
+{
+	static struct end_visitors visitors;
+	struct task_report report;
+	double seconds = deadline_left(end);
+	visitors.count = 0;
+	accept_waiting(channel, &visitors);
+	listen_to_all(visitors.all, visitors.count,
+		deadline_in(seconds < READ_SECONDS ? seconds : READ_SECONDS));
+	for (int i = 0; i < visitors.count; i++) {
 		enum end_message kind =
-			end_read(visitors[i].bytes, visitors[i].used, channel->secret, &report);
+			end_read(visitors.all[i].bytes, visitors.all[i].used, channel->secret, &report);
 		if (kind == END_REPORT)
 			first_end_add(state, &report);
 		state->running |= kind == END_RUNNING;
-		close(visitors[i].fd);
+		close(visitors.all[i].fd);
 	}
-	return count;
+	return visitors.count;
 }
 
 void end_channel_collect(struct end_channel *channel, double seconds, struct first_end *state)
@@ -165,6 +164,39 @@ void end_channel_collect(struct end_channel *channel, double seconds, struct fir
 	struct deadline end = deadline_in(seconds);
 	while (channel->fd >= 0 && take_batch(channel, end, state) > 0 && !deadline_passed(end))
 		;
+	if (channel->fd >= 0)
+		close(channel->fd);
+	channel->fd = -1;
+}
+
+/* ---- in muster-run ---- */
+
+int end_channel_hear(const struct end_channel *channel, struct end_visitors *visitors,
+	end_channel_heard *heard, void *arg)
+{
+	struct task_report report;
+	int left = 0;
+	accept_waiting(channel, visitors);
+	for (int i = 0; i < visitors->count; i++) {
+		struct end_visitor *visitor = &visitors->all[i];
+		listen_to(visitor);
+		if (!visitor->done && !deadline_passed(visitor->until)) {
+			visitors->all[left++] = *visitor;
+			continue;
+		}
+		enum end_message kind = end_read(visitor->bytes, visitor->used, channel->secret, &report);
+		if (kind == END_BAD || !heard(arg, kind, &report, visitor->fd))
+			close(visitor->fd);
+	}
+	visitors->count = left;
+	return left;
+}
+
+void end_channel_close(struct end_channel *channel, struct end_visitors *visitors)
+{
+	for (int i = 0; i < visitors->count; i++)
+		close(visitors->all[i].fd);
+	visitors->count = 0;
 	if (channel->fd >= 0)
 		close(channel->fd);
 	channel->fd = -1;
@@ -240,7 +272,7 @@ static bool send_all(int fd, const char *message, size_t size, struct deadline d
 	return true;
 }
 
-int end_channel_tell(const struct end_address *address, uid_t uid, const char *message, size_t size,
+int end_channel_hold(const struct end_address *address, uid_t uid, const char *message, size_t size,
 	double seconds)
 {
 	const struct addrinfo hints = { .ai_flags = AI_NUMERICHOST | AI_NUMERICSERV,
@@ -252,5 +284,15 @@ int end_channel_tell(const struct end_address *address, uid_t uid, const char *m
 		return -1;
 	AUTO_CLOSE int fd = connect_to(to, uid, deadline);
 	freeaddrinfo(to);
-	return fd >= 0 && send_all(fd, message, size, deadline) ? 0 : -1;
+	return fd >= 0 && send_all(fd, message, size, deadline) ? AUTO_TAKE_FD(fd) : -1;
+}
+
+int end_channel_tell(const struct end_address *address, uid_t uid, const char *message, size_t size,
+	double seconds)
+{
+	int fd = end_channel_hold(address, uid, message, size, seconds);
+	if (fd < 0)
+		return -1;
+	close(fd);
+	return 0;
 }

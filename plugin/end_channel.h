@@ -1,24 +1,31 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* How slurmstepd tells srun about the end of a task. srun listens from before the step is made, and
- * reads the messages when the step ends. Until then the kernel keeps the connections in order of
- * arrival, so srun needs no thread for them.
+/* How slurmstepd tells srun, and a muster-run above it, about the end of a task. srun listens from
+ * before the step is made, and reads the messages when the step ends. Until then the kernel keeps
+ * the connections in order of arrival, so srun needs no thread for them.
+ *
+ * muster-run listens all the time, and each node's slurmstepd holds a connection to it while the
+ * step runs: so it learns of a node that is gone, whatever the ranks notice.
  *
  * Anybody who reaches srun's host can connect: messages without the secret are ignored. */
 #ifndef MUSTER_END_CHANNEL_H
 #define MUSTER_END_CHANNEL_H
 
+#include <stdbool.h>
 #include <stdint.h>
 #include <sys/types.h>
 
+#include "common/clock.h"
 #include "common/err.h"
 #include "plugin/first_end.h"
 
 /* Its name begins with SLURM, since srun --export=NONE passes nothing else on. PORT:SECRET; port 0:
  * srun does not listen. */
 #define END_CHANNEL_VARIABLE "SLURM_MUSTER_LAUNCHER"
+/* The same for the muster-run that has started srun, on the same host. */
+#define END_CHANNEL_RUN "SLURM_MUSTER_RUN"
 #define END_CHANNEL_VALUE_SIZE (END_SECRET_SIZE + 8)
 
-/* ---- in srun ---- */
+/* ---- in srun and muster-run ---- */
 
 struct end_channel {
 	int fd; /* -1: none */
@@ -31,8 +38,37 @@ struct end_channel {
 int end_channel_open(struct end_channel *channel, const uint16_t *range,
 	char value[END_CHANNEL_VALUE_SIZE], struct err *err);
 
-/* Takes the messages that have arrived, for at most `seconds`, and closes the channel. */
+/* For srun's line: takes the messages that have arrived, for at most `seconds`, and closes the
+ * channel. */
 void end_channel_collect(struct end_channel *channel, double seconds, struct first_end *state);
+
+/* ---- in muster-run ---- */
+
+#define END_VISITORS 64
+
+/* Connections that have not said all yet. Start with zeros. */
+struct end_visitors {
+	struct end_visitor {
+		int fd;
+		size_t used;
+		char bytes[END_MESSAGE_MAX + 1];
+		bool done;
+		struct deadline until;
+	} all[END_VISITORS];
+	int count;
+};
+
+/* Takes a message; *report is undefined for END_RUNNING. True if it takes the connection over, too,
+ * which otherwise is closed. */
+typedef bool end_channel_heard(void *arg, enum end_message kind, const struct task_report *report,
+	int fd);
+
+/* Takes what has arrived, without waiting. Returns how many connections have not said all yet: call
+ * it again soon. */
+int end_channel_hear(const struct end_channel *channel, struct end_visitors *visitors,
+	end_channel_heard *heard, void *arg);
+
+void end_channel_close(struct end_channel *channel, struct end_visitors *visitors);
 
 /* ---- in slurmstepd ---- */
 
@@ -49,6 +85,11 @@ bool end_address_read(const char *host, const char *value, struct end_address *a
 /* Sends a message as `uid`, within `seconds`. -1 if it was not sent: srun may be gone or not
  * listen. */
 int end_channel_tell(const struct end_address *address, uid_t uid, const char *message, size_t size,
+	double seconds);
+
+/* The same, but the connection stays: it ends with this process, and breaks with its node. Returns
+ * its descriptor, or -1. */
+int end_channel_hold(const struct end_address *address, uid_t uid, const char *message, size_t size,
 	double seconds);
 
 #endif

@@ -16,23 +16,37 @@
 
 /* ---- the messages ---- */
 
+static void make_word(const char *text, char out[END_NODE_SIZE])
+{
+	snprintf(out, END_NODE_SIZE, "%s", text[0] ? text : "?");
+	last_words_make_printable(out);
+	for (char *p = out; *p; p++)
+		*p = *p == ' ' ? '?' : *p;
+}
+
 size_t end_write_report(const char *secret, const struct task_report *report,
 	char out[END_MESSAGE_MAX])
 {
 	char node[END_NODE_SIZE], words[LAST_WORDS_MAX + 1];
-	snprintf(node, sizeof node, "%s", report->node);
+	make_word(report->node, node);
 	snprintf(words, sizeof words, "%s", report->words);
-	last_words_make_printable(node);
 	last_words_make_printable(words);
-	for (char *p = node; *p; p++)
-		*p = *p == ' ' ? '?' : *p;
 	return (size_t)snprintf(out, END_MESSAGE_MAX, START "%s end %d %d %d %s %s\n", secret,
-		report->rank, report->world, report->wait_status, node[0] ? node : "?", words);
+		report->rank, report->world, report->wait_status, node, words);
 }
 
 size_t end_write_running(const char *secret, char out[END_MESSAGE_MAX])
 {
 	return (size_t)snprintf(out, END_MESSAGE_MAX, START "%s running\n", secret);
+}
+
+size_t end_write_step(const char *secret, uint32_t step, const char *name,
+	char out[END_MESSAGE_MAX])
+{
+	char node[END_NODE_SIZE];
+	make_word(name, node);
+	return (
+		size_t)snprintf(out, END_MESSAGE_MAX, START "%s step %" PRIu32 " %s\n", secret, step, node);
 }
 
 /* Cuts the next word off a line; NULL if no space follows it. */
@@ -59,7 +73,7 @@ static bool take_number(char **rest, int least, int most, int *value)
 /* Parses what follows "end ". */
 static enum end_message read_report(char *rest, struct task_report *report)
 {
-	struct task_report read;
+	struct task_report read = { 0 };
 	const char *node;
 	if (!take_number(&rest, 0, RANKS_MAX, &read.rank)
 		|| !take_number(&rest, 1, RANKS_MAX, &read.world)
@@ -76,6 +90,20 @@ static enum end_message read_report(char *rest, struct task_report *report)
 	return END_REPORT;
 }
 
+/* Parses what follows "step ". */
+static enum end_message read_step(char *rest, struct task_report *report)
+{
+	int64_t step;
+	const char *word = take_word(&rest);
+	if (!word || !number_whole(word, 0, UINT32_MAX, &step) || !rest[0] || strchr(rest, ' ')
+		|| strlen(rest) >= sizeof report->node)
+		return END_BAD;
+	*report = (struct task_report) { .step = (uint32_t)step };
+	strcpy(report->node, rest);
+	last_words_make_printable(report->node);
+	return END_STEP;
+}
+
 enum end_message end_read(const char *bytes, size_t size, const char *secret,
 	struct task_report *report)
 {
@@ -89,6 +117,8 @@ enum end_message end_read(const char *bytes, size_t size, const char *secret,
 		return END_BAD;
 	if (strcmp(text + length, "running") == 0)
 		return END_RUNNING;
+	if (strncmp(text + length, "step ", 5) == 0)
+		return read_step(text + length + 5, report);
 	return strncmp(text + length, "end ", 4) == 0 ? read_report(text + length + 4, report)
 												  : END_BAD;
 }

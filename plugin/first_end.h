@@ -7,6 +7,7 @@
 
 #include <stdbool.h>
 #include <stddef.h>
+#include <stdint.h>
 
 #include "common/last_words.h"
 
@@ -20,18 +21,21 @@ struct task_report {
 	int wait_status;
 	char node[END_NODE_SIZE];
 	char words[LAST_WORDS_MAX + 1]; /* its last log line; "" for none */
+	uint32_t step;                  /* of END_STEP, which has this and the node; else 0 */
 };
 
-enum end_message { END_BAD, END_REPORT, END_RUNNING };
+enum end_message { END_BAD, END_REPORT, END_RUNNING, END_STEP };
 
-/* The two messages: a task's end; and that the job was neither cancelled nor preempted when it
- * ended. Return the length. */
+/* The messages: a task's end; that the job was neither cancelled nor preempted when it ended; and,
+ * for muster-run, that a step begins on a node. Return the length. */
 size_t end_write_report(const char *secret, const struct task_report *report,
 	char out[END_MESSAGE_MAX]);
 size_t end_write_running(const char *secret, char out[END_MESSAGE_MAX]);
+size_t end_write_step(const char *secret, uint32_t step, const char *node,
+	char out[END_MESSAGE_MAX]);
 
-/* Reads a message from any sender: END_BAD unless it is exactly one of the two, with that secret.
- * *report is filled in only for END_REPORT; its texts are printable ASCII. */
+/* Reads a message from any sender: END_BAD unless it is exactly one of these, with that secret.
+ * *report is filled in only for END_REPORT and END_STEP; its texts are printable ASCII. */
 enum end_message end_read(const char *bytes, size_t size, const char *secret,
 	struct task_report *report);
 
@@ -43,7 +47,7 @@ struct first_end {
 	int own; /* nodes with a task that failed by itself */
 };
 
-/* Takes one report. They come in the order in which the tasks ended. */
+/* Takes a report of a task's end. They come in the order in which the tasks ended. */
 void first_end_add(struct first_end *state, const struct task_report *report);
 
 /* Writes the line for the user to `out`. False if no rank failed: the job was cancelled or

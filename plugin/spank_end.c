@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* In slurmstepd: reports the end of a task to srun. */
+/* In slurmstepd: reports the end of a task to srun, and to the muster-run that has started srun. */
 #include "config.h"
 
 #include "plugin/spank_end.h"
@@ -10,6 +10,8 @@
 #include <sys/mman.h>
 
 #include "common/clock.h"
+#include "common/hostlist.h"
+#include "common/ident.h"
 #include "common/last_words.h"
 #include "common/number.h"
 #include "common/siphash.h"
@@ -51,6 +53,41 @@ static int number(spank_t spank, const char *name)
 		: -1;
 }
 
+/* `name` is the variable with the port; both listen on the same host. */
+static bool find_listener(spank_t spank, const char *name, struct end_address *address)
+{
+	char host[sizeof address->host], value[END_CHANNEL_VALUE_SIZE];
+	return variable(spank, "SLURM_SRUN_COMM_HOST", host, sizeof host)
+		&& variable(spank, name, value, sizeof value) && end_address_read(host, value, address);
+}
+
+static bool find_launcher(spank_t spank, struct end_address *address)
+{
+	return find_listener(spank, END_CHANNEL_VARIABLE, address);
+}
+
+static void name_node(spank_t spank, char *out, size_t size)
+{
+	if (!variable(spank, "SLURMD_NODENAME", out, size))
+		out[0] = '\0';
+}
+
+/* muster-run learns of the step, and by the connection when this node is gone. Before the tasks are
+ * made SLURMD_NODENAME is still that of the job's script; the step's nodes are numbered in the
+ * order of their list, but with --distribution=arbitrary, which muster-run refuses. */
+void spank_end_user_init(spank_t spank)
+{
+	struct end_address address;
+	char message[END_MESSAGE_MAX], node[END_NODE_SIZE];
+	const char *nodes = spank_task_env("SLURM_STEP_NODELIST", spank);
+	if (!find_listener(spank, END_CHANNEL_RUN, &address) || !nodes
+		|| hostlist_nth(nodes, item(spank, S_JOB_NODEID), node, sizeof node) < 0)
+		return;
+	/* never closed: it ends with slurmstepd */
+	end_channel_hold(&address, item(spank, S_JOB_UID), message,
+		end_write_step(address.secret, item(spank, S_JOB_STEPID), node, message), TELL_SECONDS);
+}
+
 void spank_end_begin(spank_t spank)
 {
 	int *shared =
@@ -58,14 +95,6 @@ void spank_end_begin(spank_t spank)
 	if (shared != MAP_FAILED)
 		end.first_rank = shared;
 	end.words = last_words_make((int)item(spank, S_JOB_LOCAL_TASK_COUNT));
-}
-
-static bool find_launcher(spank_t spank, struct end_address *address)
-{
-	char host[sizeof address->host], value[END_CHANNEL_VALUE_SIZE];
-	return variable(spank, "SLURM_SRUN_COMM_HOST", host, sizeof host)
-		&& variable(spank, END_CHANNEL_VARIABLE, value, sizeof value)
-		&& end_address_read(host, value, address);
 }
 
 /* The key with which ranks authenticate each other (doc/presence.md), derived from the secret that
@@ -91,6 +120,8 @@ void spank_end_task_init(spank_t spank)
 	set_step_key(spank);
 	/* A step that is started from inside this one has its own srun. */
 	spank_unsetenv(spank, END_CHANNEL_VARIABLE);
+	spank_unsetenv(spank, END_CHANNEL_RUN);
+	spank_unsetenv(spank, IDENT_RESTARTS_LEFT);
 	spank_unsetenv(spank, SPANK_TASK_ASIDE);
 	spank_unsetenv(spank, LAST_WORDS_VARIABLE);
 	int rank = number(spank, "SLURM_PROCID");
@@ -130,29 +161,42 @@ static void fill_in(spank_t spank, int status, struct task_report *report)
 {
 	*report = (struct task_report) { .rank = spank_end_rank(spank), .wait_status = status };
 	report->world = number(spank, "SLURM_STEP_NUM_TASKS");
-	if (!variable(spank, "SLURMD_NODENAME", report->node, sizeof report->node))
-		report->node[0] = '\0';
+	name_node(spank, report->node, sizeof report->node);
 	if (end.words >= 0)
 		last_words_read(end.words, (int)item(spank, S_TASK_ID), report->words);
 }
 
-bool spank_end_tell(spank_t spank, int status)
+int spank_end_restarts_left(spank_t spank)
+{
+	int left = number(spank, IDENT_RESTARTS_LEFT);
+	return left > 0 ? left : 0;
+}
+
+/* Returns whether it was sent. */
+static bool send_report(spank_t spank, const char *variable_name, const struct task_report *report)
 {
 	struct end_address address;
-	struct task_report report;
 	char message[END_MESSAGE_MAX];
+	if (!find_listener(spank, variable_name, &address))
+		return false;
+	size_t size = end_write_report(address.secret, report, message);
+	return end_channel_tell(&address, item(spank, S_JOB_UID), message, size, TELL_SECONDS) == 0;
+}
+
+bool spank_end_tell(spank_t spank, int status)
+{
+	struct task_report report;
 	enum task_blame blame = task_end_blame(status);
 	bool own = blame == TASK_BLAME_OWN;
-	if (end.told_own || (end.told && !own) || !find_launcher(spank, &address))
+	if (end.told_own || (end.told && !own))
 		return end.known;
 	end.told = true;
 	end.told_own = own;
 	fill_in(spank, status, &report);
 	if (!own)
 		deadline_sleep(deadline_in(1), ECHO_SECONDS);
-	size_t size = end_write_report(address.secret, &report, message);
-	bool sent =
-		end_channel_tell(&address, item(spank, S_JOB_UID), message, size, TELL_SECONDS) == 0;
+	bool sent = send_report(spank, END_CHANNEL_VARIABLE, &report);
+	send_report(spank, END_CHANNEL_RUN, &report);
 	end.known |= sent && blame != TASK_BLAME_TOLD;
 	return end.known;
 }

@@ -31,6 +31,8 @@
 
 #define SCRIPT_MAX (1 << 20)    /* bytes of a job's script that are read */
 #define FIRST_NODE_SECONDS 10.0 /* for the controller's answer, when a step starts */
+#define SETTLE_SECONDS "30"     /* half of what ranks of other nodes wait for those of this one */
+#define SETTLE_MOST 40.0
 
 static struct {
 	struct spank_args args;
@@ -131,6 +133,23 @@ static void find_service(spank_t spank)
 		strcpy(stepd.service, path);
 }
 
+/* What a former step of this allocation has handed over is to be durable before this one reads the
+ * newest checkpoint. */
+static void settle_service(spank_t spank)
+{
+	const char *restart = spank_task_env(IDENT_RESTART, spank);
+	char *argv[] = { (char *)stepd.args.ckptd, "--settle", stepd.service, "--timeout",
+		SETTLE_SECONDS, NULL };
+	char output[500];
+	struct err err;
+	if (!restart || strtol(restart, NULL, 10) <= 0 || !stepd.args.ckptd || !stepd.service[0])
+		return;
+	if (spank_task_run(spank, argv, SETTLE_MOST, output, sizeof output, &err) < 0)
+		slurm_spank_log("muster: %s", err.text);
+	else if (output[0])
+		slurm_spank_log("%.*s", (int)strcspn(output, "\n"), output);
+}
+
 int spank_stepd_post_opt(spank_t spank)
 {
 	enum spank_choice told =
@@ -148,6 +167,7 @@ int spank_stepd_post_opt(spank_t spank)
 		return 0;
 	find_master(spank);
 	find_service(spank);
+	settle_service(spank);
 	spank_end_begin(spank);
 	spank_requeue_begin(spank, &stepd.args);
 	return 0;
@@ -156,8 +176,10 @@ int spank_stepd_post_opt(spank_t spank)
 /* As the user, before the node's first task starts. */
 int spank_stepd_user_init(spank_t spank)
 {
-	if (stepd.wanted && spank_task_is_step(spank))
-		stepd.preflight = preflight_share((int)spank_task_item(spank, S_JOB_LOCAL_TASK_COUNT));
+	if (!stepd.wanted || !spank_task_is_step(spank))
+		return 0;
+	spank_end_user_init(spank);
+	stepd.preflight = preflight_share((int)spank_task_item(spank, S_JOB_LOCAL_TASK_COUNT));
 	return 0;
 }
 
@@ -262,6 +284,14 @@ static void look_for_srun(spank_t spank)
 			node ? node : "its node", given);
 }
 
+/* Whether the muster-run that has started the step deals with the end: it begins the step anew. A
+ * task that asks to come back has been told that its node goes. */
+static bool is_left_to_run(spank_t spank, int status)
+{
+	return spank_end_restarts_left(spank) > 0 && task_end_judge(status) != TASK_FINAL
+		&& task_end_is_counted(status);
+}
+
 int spank_stepd_task_exit(spank_t spank)
 {
 	int status = 0;
@@ -287,7 +317,7 @@ int spank_stepd_task_exit(spank_t spank)
 	if (stepd.end_seen || (result && spank_task_item(spank, S_JOB_TOTAL_TASK_COUNT) == 1))
 		return 0;
 	stepd.end_seen = true;
-	if (stepd.args.requeue)
+	if (stepd.args.requeue && !is_left_to_run(spank, status))
 		spank_requeue_ask(spank, &stepd.args, status, when, telling);
 	else
 		spank_end_running(spank);

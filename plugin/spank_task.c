@@ -6,6 +6,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 
+#include "common/ident.h"
 #include "common/run_as_user.h"
 
 uint32_t spank_task_item(spank_t spank, enum spank_item name)
@@ -54,8 +55,9 @@ void spank_task_options(spank_t spank, bool *overlap, bool *pty)
 	char **argv = NULL;
 	if (places && sscanf(places, "%d %d", &places_of[0], &places_of[1]) == 2)
 		spank_get_item(spank, S_JOB_ARGV, &argc, &argv);
-	/* A word of the program's own is not an option of srun. */
-	*overlap = places_of[0] > argc;
+	/* A word of the program's own is not an option of srun. A step that muster-run begins anew
+	 * overlaps nothing but what is left of the one before. */
+	*overlap = places_of[0] > argc && !spank_task_env(IDENT_RESTART, spank);
 	*pty = places_of[1] > argc;
 }
 

@@ -21,7 +21,8 @@ uint32_t spank_task_item(spank_t spank, enum spank_item name);
  * ranks. */
 bool spank_task_is_step(spank_t spank);
 
-/* Whether the step was started with srun --overlap or --pty, as steps beside the training are. */
+/* Whether the step was started with srun --overlap or --pty, as steps beside the training are; not
+ * those of muster-run. */
 void spank_task_options(spank_t spank, bool *overlap, bool *pty);
 
 /* A variable of the task; NULL if it is unset. The last 16 results stay valid. `arg` is the

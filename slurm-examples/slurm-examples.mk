@@ -15,6 +15,7 @@ dist_examples_DATA = \
 	slurm-examples/train-no-plugin.sbatch \
 	slurm-examples/train-node.sbatch \
 	slurm-examples/train-nodes.sbatch \
+	slurm-examples/train-restart.sbatch \
 	slurm-examples/train-spot.sbatch
 # The quickstart's cluster.
 examples_testsdir = $(examplesdir)/tests

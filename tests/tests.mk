@@ -36,6 +36,7 @@ include tests/unit/checkpoint/service/service.mk
 include tests/unit/checks/checks.mk
 include tests/unit/common/common.mk
 include tests/unit/launch/launch.mk
+include tests/unit/restart/restart.mk
 include tests/unit/lib/lib.mk
 include tests/unit/order/order.mk
 include tests/unit/plugin/plugin.mk

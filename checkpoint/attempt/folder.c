@@ -192,6 +192,8 @@ static int append_start(struct folder *folder, struct err *err)
 		.started = folder->ident.restart ? 0 : folder->job.started,
 		.steps = folder->job.steps };
 	snprintf(record.nodes, sizeof record.nodes, "%s", node_list(&folder->ident));
+	const char *left_out = getenv(IDENT_LEFT_OUT);
+	snprintf(record.left_out, sizeof record.left_out, "%s", left_out ? left_out : "");
 	snprintf(record.version, sizeof record.version, "%s", PACKAGE_VERSION);
 	machine_text(record.machine);
 	return append(folder, &record, err) < 0 ? -1 : remember(folder, &record, err);

@@ -56,6 +56,7 @@ static json_t *encode(const struct attempts_record *record)
 	if (record->event == ATTEMPTS_START) {
 		json_object_set_new(object, "world_size", json_integer(record->world_size));
 		json_object_set_new(object, "nodes", json_string(record->nodes));
+		set_words(object, "left_out", record->left_out);
 		set_words(object, "machine", record->machine);
 		set_words(object, "version", record->version);
 		set_time(object, "submitted", record->submitted);
@@ -144,6 +145,7 @@ static bool decode(const json_t *object, struct attempts_record *record)
 	};
 	record_text(record->cluster, sizeof record->cluster, json_object_get(object, "cluster"));
 	record_text(record->nodes, sizeof record->nodes, json_object_get(object, "nodes"));
+	record_text(record->left_out, sizeof record->left_out, json_object_get(object, "left_out"));
 	record_text(record->machine, sizeof record->machine, json_object_get(object, "machine"));
 	record_text(record->version, sizeof record->version, json_object_get(object, "version"));
 	record_text(record->why, sizeof record->why, json_object_get(object, "why"));

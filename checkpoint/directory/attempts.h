@@ -27,10 +27,11 @@ struct attempts_record {
 	/* start: when this attempt came into Slurm's queue, when Slurm started the job, and when it
 	 * ends it: seconds since the epoch; 0: not known */
 	double submitted, started, limit;
-	int64_t steps;     /* start: of the whole run; 0: not known */
-	char nodes[1024];  /* start: node list in Slurm's notation */
-	char machine[128]; /* start: rank 0's, in words */
-	char version[32];  /* start: Muster's */
+	int64_t steps;       /* start: of the whole run; 0: not known */
+	char nodes[1024];    /* start: node list in Slurm's notation */
+	char left_out[1024]; /* start: nodes that muster-run has left out, with commas between */
+	char machine[128];   /* start: rank 0's, in words */
+	char version[32];    /* start: Muster's */
 	char why[256]; /* notice: which one ("SIGTERM"); end: the reason ("finished", "preempted", …) */
 	int status;    /* end: the exit status */
 };

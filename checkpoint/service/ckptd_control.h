@@ -11,8 +11,8 @@
  * answers. */
 int ckptd_control_status(const char *path, struct ckptd_message *state, struct err *err);
 
-/* Waits until the service has no client and nothing of a former one to write, for at most `seconds`.
- * -1 with EXIT_LOST when that is too short, or none answers. */
+/* Waits until the service has no client and nothing of a former one to write, for at most
+ * `seconds`. -1 with EXIT_LOST when that is too short, or none answers. */
 int ckptd_control_settle(const char *path, double seconds, struct err *err);
 
 /* Tells the service to finish within `seconds`, and waits until it is gone. Returns 1 with a

@@ -23,12 +23,12 @@ training_begin() {
     chmod a+r "$JOBS/train.bin"
     cat >"$JOBS/train.sh" <<'END'
 #!/bin/bash
-# train.sh NAME [OPTION…]: one rank's program is run by $WRAP where that is set. A step takes
-# $STEP_MILLISECONDS at least.
+# train.sh NAME [OPTION…]: one rank's program is run by $WRAP where that is set, and srun by
+# $LAUNCHER. A step takes $STEP_MILLISECONDS at least.
 name=$1 && shift
 export NAME=$name OMP_WAIT_POLICY=passive STEP_MILLISECONDS=${STEP_MILLISECONDS-20}
 # shellcheck disable=SC2086
-srun ${SRUN_OPTIONS---gpus-per-task=1} \
+$LAUNCHER srun ${SRUN_OPTIONS---gpus-per-task=1} \
     env LD_PRELOAD="$PWD/slow_steps.so${LD_PRELOAD:+:$LD_PRELOAD}" $WRAP \
     muster-train --data train.bin --ckpt-dir "$name" $TRAIN_ARGS "$@" &
 wait $!

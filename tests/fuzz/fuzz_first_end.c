@@ -30,6 +30,16 @@ static void check(const struct task_report *report)
 			abort();
 }
 
+static void check_step(const struct task_report *report)
+{
+	char message[END_MESSAGE_MAX];
+	struct task_report again;
+	size_t size = end_write_step(SECRET, report->step, report->node, message);
+	if (end_read(message, size, SECRET, &again) != END_STEP || again.step != report->step
+		|| strcmp(again.node, report->node) != 0)
+		abort();
+}
+
 static void check_address(const unsigned char *bytes, size_t size)
 {
 	struct end_address address;
@@ -52,7 +62,10 @@ int LLVMFuzzerTestOneInput(const unsigned char *bytes, size_t size)
 {
 	struct task_report report;
 	check_address(bytes, size);
-	if (end_read((const char *)bytes, size, SECRET, &report) == END_REPORT)
+	enum end_message kind = end_read((const char *)bytes, size, SECRET, &report);
+	if (kind == END_REPORT)
 		check(&report);
+	if (kind == END_STEP)
+		check_step(&report);
 	return 0;
 }

@@ -57,7 +57,7 @@ static int begin(void **state)
 static void tell(int rank, int wait_status)
 {
 	char message[END_MESSAGE_MAX];
-	const struct task_report report = { rank, 8, wait_status, "n1", "" };
+	const struct task_report report = { rank, 8, wait_status, "n1", "", 0 };
 	size_t size = end_write_report(address.secret, &report, message);
 	assert_int_equal(say(message, size), 0);
 }

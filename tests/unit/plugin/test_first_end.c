@@ -41,10 +41,26 @@ static void a_report_arrives_as_it_was_sent(void **state)
 		END_RUNNING);
 }
 
+static void a_step_is_told_of_with_its_node(void **state)
+{
+	char message[END_MESSAGE_MAX], broken[END_MESSAGE_MAX];
+	struct task_report got;
+	size_t size = end_write_step(SECRET, 4294967295u, "n 3", message);
+	assert_int_equal(end_read(message, size, SECRET, &got), END_STEP);
+	assert_true(got.step == 4294967295u);
+	assert_string_equal(got.node, "n?3");
+	static const char *const bad[] = { "step 3", "step 3 ", "step n1", "step 4294967296 n1",
+		"step -1 n1", "step 3 n1 n2", "step 3  n1" };
+	for (size_t i = 0; i < sizeof bad / sizeof bad[0]; i++) {
+		int length = snprintf(broken, sizeof broken, "muster-end 1 " SECRET " %s\n", bad[i]);
+		assert_int_equal(end_read(broken, (size_t)length, SECRET, &got), END_BAD);
+	}
+}
+
 static void the_longest_report_fits(void **state)
 {
 	char message[END_MESSAGE_MAX], line[600];
-	struct task_report sent = { (1 << 24) - 1, 1 << 24, 0xffff, "", "" }, got;
+	struct task_report sent = { (1 << 24) - 1, 1 << 24, 0xffff, "", "", 0 }, got;
 	memset(sent.node, 'n', sizeof sent.node - 1);
 	memset(sent.words, 'w', sizeof sent.words - 1);
 	size_t size = end_write_report(SECRET, &sent, message);
@@ -185,6 +201,7 @@ int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(a_report_arrives_as_it_was_sent),
+		cmocka_unit_test(a_step_is_told_of_with_its_node),
 		cmocka_unit_test(the_longest_report_fits),
 		cmocka_unit_test(words_become_one_printable_line),
 		cmocka_unit_test(what_is_no_message_is_refused),

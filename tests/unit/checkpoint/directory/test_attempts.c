@@ -42,6 +42,7 @@ static void records_come_back(void **state)
 			.limit = 3600.5,
 			.steps = 5000000000,
 			.nodes = "n[1-4]",
+			.left_out = "n5,n6",
 			.machine = "A \"CPU\" (2 CPUs, 25 GB)",
 			.version = "0.2.0" },
 		{ .event = ATTEMPTS_NOTICE,
