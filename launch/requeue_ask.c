@@ -6,6 +6,7 @@
 
 #include <limits.h>
 #include <signal.h>
+#include <stdbool.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -44,14 +45,22 @@ static void wait_for_child(pid_t child, const char *program)
 	waitpid(child, &status, 0);
 }
 
-void requeue_ask(const struct ident *ident)
+static bool restarts_are_left(void)
+{
+	const char *left = getenv(IDENT_RESTARTS_LEFT);
+	return left && strtol(left, NULL, 10) > 0;
+}
+
+void requeue_ask(const struct ident *ident, int status)
 {
 	char job[16], attempt[16], program[PATH_MAX];
 	char *argv[] = { (char *)"muster-requeue", (char *)"--deadline", (char *)ANSWER_SECONDS, job,
 		attempt, NULL };
 	struct err err;
 	pid_t child;
-	if (!ident->job || getenv("MUSTER_ATTEMPT"))
+	if ((status != EXIT_REQUEUE && status != EXIT_LOST) || !ident->job || getenv("MUSTER_ATTEMPT"))
+		return;
+	if (status == EXIT_LOST && restarts_are_left())
 		return;
 	snprintf(job, sizeof job, "%u", ident->job);
 	snprintf(attempt, sizeof attempt, "%d", ident->attempt);

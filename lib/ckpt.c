@@ -408,7 +408,7 @@ int muster_ckpt_close(struct muster_ckpt *ckpt, int status, const char *why)
 	int rc = muster_ckpt_drain(ckpt, 0);
 	if (muster_ckpt_leave(ckpt, status, why, &err) < 0 && rc == MUSTER_OK)
 		rc = muster_failed(&err);
-	if (owner && (status == MUSTER_REQUEUE || status == MUSTER_LOST))
-		requeue_ask(&ident);
+	if (owner)
+		requeue_ask(&ident, status);
 	return rc;
 }

@@ -98,8 +98,8 @@ int muster_end(struct muster *muster, struct muster_ckpt *ckpt, struct ncclComm 
 	bool durable = status == MUSTER_REQUEUE && ckpt;
 	close_ckpt(muster, ckpt, status, why.text, seconds);
 	spot_watch_end(durable);
-	if (muster->ident.rank == 0 && (status == MUSTER_LOST || status == MUSTER_REQUEUE))
-		requeue_ask(&muster->ident);
+	if (muster->ident.rank == 0)
+		requeue_ask(&muster->ident, status);
 	part(muster, seconds);
 	return status == MUSTER_OK ? MUSTER_OK : muster_failed(&why);
 }

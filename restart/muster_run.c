@@ -139,12 +139,14 @@ static int read_nodes(struct run *run, struct err *err)
 	if (nodes_read(&run->nodes, job_env("SLURM_JOB_NODELIST"), err) < 0)
 		return -1;
 	if (options->spares >= run->nodes.count)
-		return err_fail(err, EXIT_USAGE, "--spares %ld: the job has %d node%s", options->spares,
-			run->nodes.count, run->nodes.count == 1 ? "" : "s");
+		return err_fail(err, EXIT_USAGE,
+			"--spares %ld: the job has %d node%s: give sbatch more --nodes, or fewer spares",
+			options->spares, run->nodes.count, run->nodes.count == 1 ? "" : "s");
 	run->size = run->nodes.count - (int)options->spares;
 	if (options->least > run->size)
-		return err_fail(err, EXIT_USAGE, "--least %ld: the first step has %d node%s",
-			options->least, run->size, run->size == 1 ? "" : "s");
+		return err_fail(err, EXIT_USAGE,
+			"--least %ld: the first step has %d node%s: give at most that", options->least,
+			run->size, run->size == 1 ? "" : "s");
 	if (options->least == 0)
 		options->least = run->size / 2 + 1;
 	return 0;
@@ -217,7 +219,7 @@ static int run_step(struct run *run, int signals, long restart, struct step *ste
 static int give_up(const struct run *run, const char *why)
 {
 	warnx("%s: job %u asks to go back into the queue", why, run->job.job);
-	requeue_ask(&run->job);
+	requeue_ask(&run->job, EXIT_REQUEUE);
 	return EXIT_LOST;
 }
 

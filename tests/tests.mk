@@ -67,7 +67,7 @@ EXTRA_DIST += tests/cluster/libmuster.bats tests/libmuster.bats tests/nccl.bats 
 	tests/gpu_train.sh tests/gpu_slurm.sh tests/gpu.bats tests/cluster/gpu.bats
 EXTRA_DIST += tests/bench_gpu.bats
 EXTRA_DIST += tests/python.bats tests/python_newest.bats tests/python/ranks.py \
-	tests/python/late_gpu.py tests/python/starter.py tests/python/program.py \
+	tests/python/late_gpu.py tests/python/starter.py tests/python/stand.py tests/python/program.py \
 	tests/python/test_values.py tests/python/test_order.py tests/python/test_objects.py \
 	tests/python/test_phases.py tests/python/test_streams.py tests/python/test_handover.py \
 	tests/python/test_run.py tests/python/test_dcp.py tests/python/dcp_program.py \
@@ -248,7 +248,7 @@ EXTRA_DIST += tests/ptxas.bats tests/ptxas.py tests/ptxas.tsv
 .PHONY: check-ptxas fuzz lint lint-flags shim
 EXTRA_DIST += tests/lint.sh tests/lint.bats tests/lib/analyzer.h
 EXTRA_DIST += tests/sanitize.bats tests/sanitize_threads.bats tests/hardening.bats \
-	tests/notice.bats tests/cluster/spot.bats tests/lib/metadata_server.py \
+	tests/notice.bats tests/cluster/spot.bats tests/cluster/restart.bats tests/lib/metadata_server.py \
 	tests/descriptors.bats tests/network.bats tests/cluster/addresses.bats \
 	tests/cluster/groups.bats \
 	tests/fuzz.bats tests/fuzz/run.sh tests/fuzz/fuzz_input.h tests/fuzz/fuzz_npy.c \

@@ -91,8 +91,7 @@ static int close_folder(struct run *run, const struct train_end *end)
 	train_loop_take_saves(run);
 	if (folder_end(run->folder, step, why, status, &err) < 0)
 		log_warn("checkpoint directory: couldn't record the end: %s", err.text);
-	if (status == EXIT_REQUEUE || status == EXIT_LOST)
-		requeue_ask(&run->ident);
+	requeue_ask(&run->ident, status);
 	return status;
 }
 
@@ -210,7 +209,7 @@ static int fail(struct run *run, int rc, const struct err *err)
 	if (run->comm && !shared)
 		comm_abort(run->comm, err->text);
 	if (err->status == EXIT_LOST && run->ident.rank == 0)
-		requeue_ask(&run->ident);
+		requeue_ask(&run->ident, EXIT_LOST);
 	release(run, shared);
 	if (err->status == EXIT_LOST && !shared && run->ident.world_size > 1)
 		deadline_sleep(deadline_in(LEAVE_SECONDS), LEAVE_SECONDS);

@@ -80,7 +80,7 @@ static void an_answer_is_taken(void **state)
 static void a_requeue_is_asked_for(void **state)
 {
 	install("echo \"$*\" >asked");
-	requeue_ask(&ident);
+	requeue_ask(&ident, EXIT_LOST);
 	assert_string_equal(said, "");
 	FILE *file = fopen("asked", "r");
 	char line[100] = "";
@@ -89,7 +89,7 @@ static void a_requeue_is_asked_for(void **state)
 	assert_int_equal(fclose(file), 0);
 	assert_string_equal(line, "--deadline 10 7 2\n");
 	install("exit 1");
-	requeue_ask(&ident);
+	requeue_ask(&ident, EXIT_LOST);
 	assert_non_null(strstr(said, "did not put the job back"));
 }
 
@@ -103,7 +103,7 @@ static void check_trouble(const char *why, const char *remedy)
 	assert_non_null(strstr(err.text, remedy));
 	assert_non_null(strstr(err.text, HELPER));
 	said[0] = '\0';
-	requeue_ask(&ident);
+	requeue_ask(&ident, EXIT_LOST);
 	assert_non_null(strstr(said, err.text));
 	assert_int_equal(strcspn(said, "\n"), strlen(said) - 1);
 	said[0] = '\0';
@@ -120,11 +120,23 @@ static void a_helper_that_is_missing_or_of_another_release_is_named(void **state
 	check_trouble("another release of Slurm", "build Muster for this one");
 	/* Nobody asks outside Slurm, or where the plugin does. */
 	said[0] = '\0';
-	requeue_ask(&(struct ident) { 0 });
+	requeue_ask(&(struct ident) { 0 }, EXIT_LOST);
 	setenv("MUSTER_ATTEMPT", "0", 1);
-	requeue_ask(&ident);
+	requeue_ask(&ident, EXIT_LOST);
 	unsetenv("MUSTER_ATTEMPT");
+	/* Nor for what no requeue mends, nor for what muster-run mends. */
+	requeue_ask(&ident, EXIT_OK);
+	requeue_ask(&ident, EXIT_FAULT);
+	setenv(IDENT_RESTARTS_LEFT, "1", 1);
+	requeue_ask(&ident, EXIT_LOST);
 	assert_string_equal(said, "");
+	requeue_ask(&ident, EXIT_REQUEUE);
+	assert_string_not_equal(said, "");
+	setenv(IDENT_RESTARTS_LEFT, "0", 1);
+	said[0] = '\0';
+	requeue_ask(&ident, EXIT_LOST);
+	assert_string_not_equal(said, "");
+	unsetenv(IDENT_RESTARTS_LEFT);
 }
 
 int main(void)
