@@ -13,7 +13,7 @@ setup_file() {
     export MUSTER_CLUSTER_GRACE=60
     plugin_locate || return 0
     cluster_begin 2 --plugin "$PLUGIN"
-    cp "$MUSTER_TOP"/tests/python/*_program.py "$JOBS/"
+    cp "$MUSTER_TOP"/tests/python/{*_program,stand}.py "$JOBS/"
     cat >"$JOBS/job.sh" <<'END'
 #!/bin/bash
 # job.sh "RANKS…" PROGRAM NAME OPTION…: the first attempt has the first of these numbers of ranks.
@@ -70,10 +70,11 @@ job_ends_well() {
     job_is "$1" COMPLETED
 }
 
-# preempted_twice NAME RANKS PROGRAM OPTION…: leaves what it told in `told`.
+# preempted_twice NAME RANKS PROGRAM OPTION…: leaves what it told in `told`. Attempts that are to be
+# preempted wait for that (tests/python/stand.py).
 preempted_twice() {
     local name=$1 job attempt
-    job=$(submit "$2" "$3" "$name" --pause 0.4 "${@:4}")
+    job=$(PREEMPTED=2 submit "$2" "$3" "$name" --pause 0.4 "${@:4}")
     for attempt in 1 2; do
         preempt "$job" "$name" $attempt
     done
@@ -123,7 +124,7 @@ same() {
 
 @test "FSDP2 over DCP, preempted twice, on 4, 2 and 8 ranks: what is read is what was saved" {
     local job attempt
-    job=$(submit "4 2 8" dcp_program.py dcp --pause 0.4 --steps 40 --every 4)
+    job=$(PREEMPTED=2 submit "4 2 8" dcp_program.py dcp --pause 0.4 --steps 40 --every 4)
     for attempt in 1 2; do
         preempt "$job" dcp $attempt
     done

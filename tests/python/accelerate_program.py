@@ -6,12 +6,12 @@ import argparse
 import hashlib
 import os
 import signal
-import time
 
 import torch
 from accelerate import Accelerator
 
 import muster
+import stand
 
 parser = argparse.ArgumentParser()
 parser.add_argument("--run", required=True)
@@ -29,7 +29,7 @@ dataset = torch.utils.data.TensorDataset(torch.randn(256, 8), torch.randn(256, 1
 model, optimizer, scheduler = accelerator.prepare(model, optimizer, scheduler)
 run = muster.attach(args.run, model=model, optimizer=optimizer, scheduler=scheduler, every=3)
 for inputs, targets in run.loader(dataset, global_batch=32, epochs=4):
-    time.sleep(args.pause)
+    stand.pause(args.pause)
     loss = torch.nn.functional.mse_loss(model(inputs), targets)
     accelerator.backward(loss)
     accelerator.clip_grad_norm_(model.parameters(), 1.0)

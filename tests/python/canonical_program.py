@@ -6,12 +6,12 @@ frozen."""
 import argparse
 import hashlib
 import os
-import time
 
 import torch
 import torch.distributed as dist
 
 import muster
+import stand
 
 SLOTS = 16
 
@@ -112,7 +112,7 @@ def main():
         else:
             optimizer.step()
         run.log({"loss": equal.loss})
-        time.sleep(args.pause)
+        stand.pause(args.pause)
         if run.step + 1 == args.stop_at:
             run.stop()
         run.end_step(equal.loss)

@@ -9,7 +9,6 @@ import os
 import pathlib
 import signal
 import sys
-import time
 
 import torch
 import torch.distributed as dist
@@ -20,6 +19,7 @@ from torch.distributed.fsdp import fully_shard
 from torch.distributed.tensor import DTensor, Replicate, Shard, distribute_tensor
 
 import muster
+import stand
 import muster.dcp
 
 
@@ -206,7 +206,7 @@ def main():
         training.step(step, world.rank)
         if step == args.notice_at and world.rank == world.world_size - 1:
             os.kill(os.getpid(), signal.SIGTERM)
-        time.sleep(args.pause)
+        stand.pause(args.pause)
         stops = writer.should_stop()
         if step % args.every == 0 or stops:
             state = {**training.state(), "extra": dict(extra), "step": step}

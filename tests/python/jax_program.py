@@ -7,11 +7,11 @@ import hashlib
 import os
 import signal
 import sys
-import time
 
 import numpy
 
 import muster
+import stand
 
 parser = argparse.ArgumentParser()
 parser.add_argument("--run", required=True)
@@ -59,7 +59,7 @@ else:
 
 run = muster.attach(args.run, state=None if args.nothing else state, every=5)
 for samples in muster.Sampler(256, 32, step=run.step, steps=40):
-    time.sleep(args.pause)
+    stand.pause(args.pause)
     run.state, loss = step(run.state, inputs[samples], targets[samples])
     if run.step + 1 == args.notice_at and world.rank == world.world_size - 1:
         os.kill(os.getpid(), signal.SIGTERM)

@@ -6,12 +6,12 @@ import argparse
 import hashlib
 import os
 import signal
-import time
 
 import lightning
 import torch
 
 import muster
+import stand
 import muster.lightning
 
 parser = argparse.ArgumentParser()
@@ -44,7 +44,7 @@ class Model(lightning.LightningModule):
         self.losses = {}
 
     def training_step(self, batch, number):
-        time.sleep(args.pause / 2)
+        stand.pause(args.pause / 2, 0.5)
         loss = torch.nn.functional.mse_loss(self.layers(batch[0]), batch[1])
         self.losses[self.trainer.global_step] = float(loss.detach())
         self.log("loss", loss)

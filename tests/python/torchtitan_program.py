@@ -8,7 +8,6 @@ import json
 import os
 import signal
 import tempfile
-import time
 import types
 
 import torch
@@ -18,6 +17,7 @@ from tokenizers import Tokenizer, models, pre_tokenizers
 from torchtitan.tools import utils
 
 import muster
+import stand
 
 parser = argparse.ArgumentParser()
 parser.add_argument("--run", required=True)
@@ -96,7 +96,7 @@ def make_data(folder):
 
 
 def train_step(self, batches, train=torchtitan.trainer.Trainer.train_step):
-    time.sleep(args.pause)
+    stand.pause(args.pause)
     if self.step == args.end_before:
         raise SystemExit
     train(self, batches)

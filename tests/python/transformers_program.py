@@ -6,11 +6,11 @@ import hashlib
 import json
 import os
 import signal
-import time
 
 import torch
 
 import muster
+import stand
 
 parser = argparse.ArgumentParser()
 parser.add_argument("--run", required=True)
@@ -26,7 +26,7 @@ import muster.transformers  # noqa: E402
 
 class Notice(transformers.TrainerCallback):
     def on_step_end(self, args, state, control, **_):
-        time.sleep(arguments.pause)
+        stand.pause(arguments.pause)
         if state.global_step == arguments.notice_at and world.rank == world.world_size - 1:
             os.kill(os.getpid(), signal.SIGTERM)
 

@@ -1,0 +1,22 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Pauses for the programs of the tests. An attempt that a test is to preempt must not come to its
+end before, however long the test takes: it stands still after ten steps until its notice comes."""
+
+import os
+import time
+
+import muster.process
+
+STEPS = 10
+_done = 0.0
+
+
+def pause(seconds: float, part: float = 1.0) -> None:
+    """A pause in a step, or in `part` of one. The first $PREEMPTED attempts stand still."""
+    global _done
+    time.sleep(seconds)
+    _done += part
+    if int(os.environ.get("SLURM_RESTART_COUNT", 0)) >= int(os.environ.get("PREEMPTED", 0)):
+        return
+    while _done >= STEPS and not muster.process.notice():
+        time.sleep(0.05)
