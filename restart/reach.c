@@ -29,9 +29,11 @@ static bool field(const char *text, const char *name, char *out, size_t size)
 {
 	size_t length = strlen(name);
 	for (const char *at = text; (at = strstr(at, name)); at += length) {
-		size_t value = strcspn(at + length + 1, " \n");
-		if (at[length] != '=' || (at > text && !strchr(" \n", at[-1])) || value >= size)
+		if (at[length] != '=' || (at > text && !strchr(" \n", at[-1])))
 			continue;
+		size_t value = strcspn(at + length + 1, " \n");
+		if (value >= size)
+			return false;
 		memcpy(out, at + length + 1, value);
 		out[value] = '\0';
 		return true;

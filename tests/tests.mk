@@ -255,7 +255,7 @@ EXTRA_DIST += tests/sanitize.bats tests/sanitize_threads.bats tests/hardening.ba
 	tests/fuzz/fuzz_tokens.c tests/fuzz/fuzz_attempts.c tests/fuzz/fuzz_checkpoint.c \
 	tests/fuzz/fuzz_ckptd_proto.c tests/fuzz/fuzz_comm_conn.c tests/fuzz/fuzz_rank_links.c \
 	tests/fuzz/fuzz_step_word.c tests/fuzz/fuzz_opt_config.c tests/fuzz/fuzz_run_table.c \
-	tests/fuzz/fuzz_tokenizer.c tests/fuzz/fuzz_spot_reply.c \
+	tests/fuzz/fuzz_tokenizer.c tests/fuzz/fuzz_spot_reply.c tests/fuzz/fuzz_reach.c \
 	tests/fuzz/fuzz_first_end.c tests/fuzz/fuzz_import.c tests/fuzz/fuzz_bootstrap.c \
 	tests/fuzz/fuzz_hostlist.c tests/fuzz/fuzz_layout.c tests/fuzz/fuzz_rank_env.c \
 	tests/fuzz/fuzz_spank_args.c tests/fuzz/fuzz_owner.c tests/fuzz/fuzz_part.c \

@@ -10,7 +10,7 @@ seconds=${1-20}
 [ $# -eq 0 ] || shift
 [ $# -gt 0 ] || set -- attempts checkpoint ckptd_proto comm_conn rank_links first_end bootstrap \
     hostlist import layout \
-    manifest npy opt_config owner part pmi2_wire gemm_plans rank_env run_table safetensors \
+    manifest npy opt_config owner part pmi2_wire gemm_plans rank_env reach run_table safetensors \
     spank_args spot_reply step_word flight tokenizer tokens
 compiler=${FUZZ_CC:-clang}
 work=$(mktemp -d)
@@ -32,6 +32,7 @@ sources() {
         echo checkpoint/{protocol/ckptd_{attach,conn,fields,proto,save,tcp},format/safetensors}.c \
             "${base[@]}"
         ;;
+    reach) echo restart/{reach,nodes}.c common/{clock,err,hostlist}.c -lm ;;
     spot_reply) echo spot/reply.c "${base[@]}" ;;
     comm_conn) echo trainer/comm/comm_conn.c ;;
     tokenizer)
