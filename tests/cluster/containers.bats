@@ -106,12 +106,14 @@ both_write() {
 }
 
 @test "any user in there: the job's services write before and after a preemption; bit-identical" {
+    pace 200 # until both attempts of both have been looked at
     root=$(train root root n1,n2)
     self=$(train self self n3,n4 --ckpt-writers all)
     both_write 0
     job_preempt "$root" 0
     job_preempt "$self" 0
     both_write 1
+    pace 0
     ended root "$root" root
     ended self "$self" self
 }

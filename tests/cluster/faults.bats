@@ -204,7 +204,8 @@ END
 cancel_at() {
     local name=$1 job wrap=()
     [ "$2" != saving ] || wrap=(--wrap-with ./slow-rank0)
-    job=$(train_submit "$name" "${wrap[@]}" -N1 -n2 -- --ckpt-every 100000)
+    # The training must not be over before its moment.
+    job=$(STEP_MILLISECONDS=200 train_submit "$name" "${wrap[@]}" -N1 -n2 -- --ckpt-every 100000)
     wait_for 60 train_attempt_has "$name" 0 $((2 + RANDOM % 20))
     case $2 in
     running) sleep "0.$((RANDOM % 10))" ;;

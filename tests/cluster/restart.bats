@@ -18,7 +18,6 @@ setup_file() {
 
 setup() {
     plugin_require
-    export STEPS_PACE=$JOBS/pace
     pace 200
     wait_for 60 all_idle
 }
@@ -28,9 +27,6 @@ teardown() {
     [ -n "${BATS_TEST_COMPLETED-}" ] || [ -z "${node-}" ] ||
         { cluster heal "$node" && cluster start-node "$node"; } >/dev/null 2>&1 || :
 }
-
-# pace MILLISECONDS: of each step from now on, at least.
-pace() { echo "$1" >"$JOBS/pace.new" && mv "$JOBS/pace.new" "$JOBS/pace"; }
 
 # start NAME SBATCH-OPTION…: by $LAUNCHER; sets $job, and waits for a checkpoint.
 start() {

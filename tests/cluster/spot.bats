@@ -27,7 +27,7 @@ setup() {
     [ -x "$MUSTER_PREFIX/bin/muster-notice" ] || skip "this build has no muster-notice: no libcurl"
     wait_for 60 all_idle
     rm -f "$JOBS"/n?-page/page
-    export MUSTER_NOTICE=http://127.0.0.1:8080/notice WITHOUT_GPUS=yes STEPS_PACE=$JOBS/pace
+    export MUSTER_NOTICE=http://127.0.0.1:8080/notice WITHOUT_GPUS=yes
     pace 500 # until the last notice of a test has come
 }
 
@@ -41,9 +41,6 @@ serve() {
         >"$JOBS/$1-$2.log" 2>&1 3>&- &
     wait_for 20 test -e "$JOBS/$1-$2/port"
 }
-
-# pace MILLISECONDS: of each step from now on, at least.
-pace() { echo "$1" >"$JOBS/pace.new" && mv "$JOBS/pace.new" "$JOBS/pace"; }
 
 # The cloud takes NODE: the page there says so until it is given back.
 take() { echo "$1 is taken at noon" >"$JOBS/$1-page/page"; }

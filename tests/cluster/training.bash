@@ -88,6 +88,13 @@ train_submit() {
         "${options[@]}" train.sh "$name" "$@"
 }
 
+# pace MILLISECONDS: what each step of the trainings that are submitted from now on takes at least,
+# until another pace is set.
+pace() {
+    export STEPS_PACE=$JOBS/pace
+    echo "$1" >"$JOBS/pace.new" && mv "$JOBS/pace.new" "$JOBS/pace"
+}
+
 # The last step that the newest attempt has logged; 0 for none.
 train_step() {
     cat "$JOBS/$1"/metrics-*.jsonl 2>/dev/null | sed -n 's/^{"step": *\([0-9]*\),.*/\1/p' |
