@@ -77,8 +77,8 @@ finished() { job_wait "$1" 90 COMPLETED && train_equals_reference "shared/$2"; }
     done
 }
 
-@test "one node, several, several that may be taken away: the same bits" {
-    for name in node nodes spot; do
+@test "one node, several, several that may be taken away, a spare one: the same bits" {
+    for name in node nodes spot restart; do
         id=$(paste_line train-$name.sbatch)
         finished "$id" $name
     done
