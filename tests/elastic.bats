@@ -83,6 +83,26 @@ over_worlds() {
     ! cmp <(hashes four-a-slot-one/step-00000006) <(hashes other-slots/step-00000006) || false
 }
 
+@test "more ranks than slots by default: each gets one, and the run keeps them on any number of ranks" {
+    local sizes=(--data valid.u16 --last-batch pad --global-batch 12 --microbatch 1
+        --decay-steps 6)
+    quietly train_world 6 grown "${sizes[@]}" --steps 2
+    grep -q "^  slots  *6 " out
+    for n in 2 1; do
+        quietly train_world "$n" grown "${sizes[@]}" --steps $((8 - 2 * n)) --change steps
+        grep -q "^  slots  *6 " out
+    done
+    quietly train grown-one "${sizes[@]}" --slots 6 --steps 6
+    same_bits grown-one grown 6
+    # By itself such a run has fewer.
+    quietly train small "${sizes[@]}" --steps 1
+    grep -q "^  slots  *4 " out
+    # The run can't have more ranks than it began with, unless there are as many slots.
+    run train_world 12 small "${sizes[@]}" --steps 2 --change steps
+    [ "$status" -eq 2 ]
+    [[ $output = *"12 ranks can't share the 4 slots of a step"* ]]
+}
+
 @test "what is computed again, at each level on other numbers of ranks, with and without shards, in one run: the same bits" {
     local step=0 level zero n
     quietly train kept --steps 8

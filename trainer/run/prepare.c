@@ -65,7 +65,9 @@ static int meet(struct run *run, struct err *err)
 	alone_warn(&run->ident);
 	if (run->ident.world_size > 1)
 		log_set_tag("rank %d on %s", run->ident.rank, run->ident.node);
-	if (check_world(settings, run->ident.world_size, err) < 0)
+	struct settings fitting = *settings; /* a new run: before the directory is opened */
+	settings_fit_slots(&fitting, 0, run->ident.world_size);
+	if (check_world(&fitting, run->ident.world_size, err) < 0)
 		return ERR_SHARED;
 	if (spot_watch_begin(&run->ident, settings->notice, err) < 0)
 		return err->status == EXIT_USAGE ? ERR_SHARED : -1;
@@ -115,6 +117,23 @@ static int open_folder(struct run *run, struct err *err)
 		return -1;
 	flight_files_begin(folder_dir(run->folder)->fd);
 	return 0;
+}
+
+/* Collective: a run keeps the slots that it began with. */
+static int choose_slots(struct run *run, struct err *err)
+{
+	struct settings *settings = &run->settings;
+	struct ckpt *ckpt = run->folder ? folder_checkpoint(run->folder) : NULL;
+	int64_t recorded = 0;
+	if (!settings->auto_slots)
+		return 0;
+	if (ckpt)
+		recorded = json_integer_value(json_object_get(ckpt_manifest(ckpt)->numerics, "slots"));
+	if (comm_wait(run->comm, comm_broadcast(run->comm, "slots", &recorded, sizeof recorded, 0), err)
+		< 0)
+		return -1;
+	settings_fit_slots(settings, recorded, run->ident.world_size);
+	return check_world(settings, run->ident.world_size, err) < 0 ? ERR_SHARED : 0;
 }
 
 /* Opens the flight recorder's file; training goes on without one. */
@@ -314,7 +333,8 @@ int prepare(struct run *run, struct err *err)
 	run->threads =
 		run->settings.threads > 0 ? (int)run->settings.threads : threads_default(&run->ident);
 	threads_set(run->threads);
-	if ((rc = STAGE("checkpoint directory", open_folder(run, err))) < 0)
+	if ((rc = STAGE("checkpoint directory", open_folder(run, err))) < 0
+		|| (rc = choose_slots(run, err)) < 0)
 		return rc;
 	keep_flight(run);
 	if ((rc = STAGE("data", open_data(run, err))) < 0 || (rc = compare_data(run, err)) < 0

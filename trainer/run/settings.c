@@ -95,7 +95,7 @@ static const struct opt table[] = {
 		"samples that are computed at once; part of the numerics record"),
 	COUNT_OR_AUTO("slots", OPT_IDENTITY, slots, 1, TREE_SLOTS_MAX,
 		"parts in which a step is summed, the largest world size; auto: the largest power of two "
-		"that divides the microbatches of a step, at most 64"),
+		"that divides the microbatches of a step, at most 64; more where more ranks begin a run"),
 
 	{ "steps", OPT_SCHEDULE, OPT_COUNT, AT(steps), "1000", 1, 9e15, .argument = "N",
 		.group = "Schedule:", .help = "steps of the whole run" },
@@ -288,7 +288,8 @@ static int derive_slots(struct settings *settings, struct err *err)
 			"--global-batch %lld is no multiple of --microbatch %lld: change one of them",
 			(long long)settings->global_batch, (long long)settings->microbatch);
 	settings->microbatches = settings->global_batch / settings->microbatch;
-	if (settings->slots == OPT_AUTO)
+	settings->auto_slots = settings->slots == OPT_AUTO;
+	if (settings->auto_slots)
 		for (settings->slots = 1;
 			 settings->slots < 64 && settings->microbatches % (settings->slots * 2) == 0;)
 			settings->slots *= 2;
@@ -300,6 +301,25 @@ static int derive_slots(struct settings *settings, struct err *err)
 			(long long)settings->global_batch, (long long)settings->microbatch);
 	settings->slot_microbatches = settings->microbatches / settings->slots;
 	return 0;
+}
+
+void settings_fit_slots(struct settings *settings, int64_t recorded, int ranks)
+{
+	const int64_t all = settings->microbatches;
+	int64_t slots = settings->slots;
+	if (!settings->auto_slots)
+		return;
+	while (slots < ranks && all % (slots * 2) == 0)
+		slots *= 2;
+	if (slots < ranks)
+		for (slots = ranks; slots < all && all % slots;)
+			slots++;
+	if (recorded > 0)
+		slots = recorded;
+	if (slots > TREE_SLOTS_MAX || all % slots)
+		return;
+	settings->slots = slots;
+	settings->slot_microbatches = all / slots;
 }
 
 static int check_schedule(const struct settings *settings, struct err *err)

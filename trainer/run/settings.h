@@ -32,6 +32,7 @@ struct settings {
 	int64_t layers, width, heads, context, vocabulary; /* gpt2 */
 	int64_t hidden, classes;                           /* mlp */
 	int64_t seed, global_batch, slots;
+	bool auto_slots;      /* `slots` still depends on the world and the checkpoint */
 	bool split_embedding; /* gpt2 */
 	int last_batch, order;
 	bool batchnorm; /* mlp */
@@ -73,6 +74,11 @@ void settings_free(struct settings *settings);
 /* The value of --model, which decides which options apply. */
 const char *settings_mode(const struct settings *settings);
 int64_t settings_decay_steps(const struct settings *settings);
+
+/* With `auto_slots`: takes the number of slots that the checkpoint has (0: there is none); or, for
+ * a new run of more ranks than there are slots, doubles it as long as it divides the microbatches,
+ * or else takes the smallest divisor that gives each rank one. Unchanged where nothing fits. */
+void settings_fit_slots(struct settings *settings, int64_t recorded, int ranks);
 
 /* The model's dimensions; `features`: columns of the table, 0 for tokens. */
 struct model_config settings_model(const struct settings *settings, int features);

@@ -49,6 +49,38 @@ static void slots_are_the_largest_power_of_two(void **state)
 	}
 }
 
+/* As many as a new run's ranks need, or those of the checkpoint; what is given stays. */
+static void slots_fit_the_world(void **state)
+{
+	static const struct {
+		const char *batch;
+		int recorded, ranks, slots, each;
+	} cases[] = {
+		{ "--global-batch 512", 0, 64, 64, 8 },
+		{ "--global-batch 512", 0, 65, 128, 4 },
+		{ "--global-batch 4096", 0, 1024, 1024, 4 },
+		{ "--global-batch 8192", 0, 4096, 4096, 2 },
+		{ "--global-batch 8192", 0, 4097, 64, 128 },
+		{ "--global-batch 96", 0, 33, 48, 2 },
+		{ "--global-batch 96", 0, 97, 32, 3 },
+		{ "--global-batch 512", 128, 8, 128, 4 },
+		{ "--global-batch 512", 16, 64, 16, 32 },
+		{ "--global-batch 512", 48, 8, 64, 8 },
+		{ "--global-batch 512 --slots 32", 0, 65, 32, 16 },
+		{ "--global-batch 512 --slots 32", 128, 65, 32, 16 },
+	};
+	for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
+		struct settings s;
+		struct err err;
+		char line[200];
+		snprintf(line, sizeof line, "--data x --microbatch 1 %s", cases[i].batch);
+		assert_int_equal(parse(&s, line, &err), 0);
+		settings_fit_slots(&s, cases[i].recorded, cases[i].ranks);
+		assert_int_equal(s.slots, cases[i].slots);
+		assert_int_equal(s.slot_microbatches, cases[i].each);
+	}
+}
+
 static void refused(const char *line, const char *must_say)
 {
 	struct settings s;
@@ -234,6 +266,7 @@ int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(slots_are_the_largest_power_of_two),
+		cmocka_unit_test(slots_fit_the_world),
 		cmocka_unit_test(bad_combinations_name_the_flag),
 		cmocka_unit_test(the_cadence_is_understood),
 		cmocka_unit_test(operation_is_free),
