@@ -8,6 +8,7 @@ EXTRA_PROGRAMS += bench/copy_state bench/train_step bench/reduce_step bench/hide
 bench_copy_state_LDADD = libcommon.la
 bench_reduce_step_LDADD = $(trainer_LIBS)
 bench_hide_step_LDADD = $(trainer_LIBS)
+EXTRA_DIST += bench/nodes.sh bench/nodes.py
 EXTRA_DIST += bench/hiding.sh bench/reduction.sh bench/results/reduction-2026-11-22.txt \
 	bench/results/overlap-2026-11-22.txt bench/results/overlap-2026-11-25.txt \
 	bench/results/reduction-2026-11-25.txt

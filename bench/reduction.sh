@@ -27,7 +27,7 @@ measure() {
     export MUSTER_RDZV_ID=$$-$n WORLD_SIZE=$n LOCAL_WORLD_SIZE=$n GROUP_RANK=0 GROUP_WORLD_SIZE=1
     for ((rank = 0; rank < n; rank++)); do
         RANK=$rank LOCAL_RANK=$rank "$build/bench/reduce_step" "$megabytes" "$slots" "$rounds" \
-            "$steps" &
+            "$steps" lo canonical native native-bf16 &
         pids+=($!)
     done
     for rank in "${pids[@]}"; do wait "$rank"; done

@@ -38,14 +38,20 @@ static struct tree_node node_parent(struct tree_node node)
 
 int tree_pieces(int slots, int world, int rank, struct tree_node pieces[TREE_PIECES_MAX])
 {
-	int count, pieces_count = 0;
-	int at = tree_rank_slots(slots, world, rank, &count);
-	int end = at + count;
+	return tree_group_pieces(slots, world, rank, rank + 1, pieces);
+}
 
-	while (at < end) {
+int tree_group_pieces(int slots, int world, int first, int end,
+	struct tree_node pieces[TREE_PIECES_MAX])
+{
+	int count, pieces_count = 0;
+	int last = tree_rank_slots(slots, world, end - 1, &count) + count;
+	int at = tree_rank_slots(slots, world, first, &count);
+
+	while (at < last) {
 		struct tree_node node = { .level = 0, .index = at };
 
-		while (node.index % 2 == 0 && tree_node_end(node_parent(node), slots) <= end
+		while (node.index % 2 == 0 && tree_node_end(node_parent(node), slots) <= last
 			&& tree_node_end(node, slots) - node_begin(node) < slots)
 			node = node_parent(node);
 		pieces[pieces_count++] = node;
@@ -89,20 +95,36 @@ static void count_merge(void *arg, int left, int right)
 		count->additions[count->number]++;
 }
 
+static void push_group(struct tree_counter *counter, int world, int first, int end,
+	struct merge_count *count)
+{
+	struct tree_node pieces[TREE_PIECES_MAX];
+	int of_group = tree_group_pieces(counter->slots, world, first, end, pieces);
+
+	for (int i = 0; i < of_group; i++, count->number++) {
+		if (count->number < count->most)
+			count->additions[count->number] = 0;
+		tree_counter_push(counter, pieces[i], count->number, count_merge, count);
+	}
+}
+
 int tree_additions(int slots, int world, int *additions, int most)
 {
 	struct tree_counter counter = { .slots = slots };
 	struct merge_count count = { additions, most, 0 };
 
-	for (int rank = 0; rank < world; rank++) {
-		struct tree_node pieces[TREE_PIECES_MAX];
-		int of_rank = tree_pieces(slots, world, rank, pieces);
+	for (int rank = 0; rank < world; rank++)
+		push_group(&counter, world, rank, rank + 1, &count);
+	return count.number;
+}
 
-		for (int i = 0; i < of_rank; i++, count.number++) {
-			if (count.number < most)
-				additions[count.number] = 0;
-			tree_counter_push(&counter, pieces[i], count.number, count_merge, &count);
-		}
-	}
+int tree_group_additions(int slots, int world, const int *begin, int groups, int *additions,
+	int most)
+{
+	struct tree_counter counter = { .slots = slots };
+	struct merge_count count = { additions, most, 0 };
+
+	for (int group = 0; group < groups; group++)
+		push_group(&counter, world, begin[group], begin[group + 1], &count);
 	return count.number;
 }

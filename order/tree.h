@@ -19,6 +19,9 @@ int tree_rank_slots(int slots, int world, int rank, int *count);
 /* A rank's pieces: the maximal nodes inside its slots, left to right. Returns their number (≤
  * TREE_PIECES_MAX). */
 int tree_pieces(int slots, int world, int rank, struct tree_node pieces[TREE_PIECES_MAX]);
+/* Those of the ranks [first, end) together. */
+int tree_group_pieces(int slots, int world, int first, int end,
+	struct tree_node pieces[TREE_PIECES_MAX]);
 
 /* One past the last slot of a node. */
 int tree_node_end(struct tree_node node, int slots);
@@ -36,6 +39,10 @@ struct tree_counter {
  * a stack: push piece n, then add the two topmost entries additions[n] times, the lower one first.
  * Writes at most `most` entries; returns the number of pieces. */
 int tree_additions(int slots, int world, int *additions, int most);
+/* The same above the pieces of groups of ranks that follow each other: group g has the ranks
+ * [begin[g], begin[g + 1]). Where they are not all ranks, more than one entry is left. */
+int tree_group_additions(int slots, int world, const int *begin, int groups, int *additions,
+	int most);
 
 /* Pushes the node that follows the last one. `add` is called for each addition that this completes,
  * with the tags: node `right` is added to node `left`, which then holds the result. */

@@ -85,6 +85,9 @@ struct comm_reduction {
 		*prepare;  /* on the communicator's thread before a piece is sent; NULL: nothing to do */
 	comm_add *add; /* on the communicator's thread; NULL: this rank sums nothing */
 	void *arg;     /* for both functions */
+	bool ahead;    /* it sums while the sums of the reduction before it still travel; it has no sums
+					  that travel itself */
+	comm_ticket after; /* it does not begin before that one is done; 0: it need not wait */
 };
 comm_ticket comm_reduce(struct comm *comm, const char *label,
 	const struct comm_reduction *reduction);

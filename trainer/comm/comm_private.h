@@ -28,6 +28,8 @@ struct comm_op {
 	struct device *device; /* whose memory may hold the buffers; NULL: none */
 	uint64_t event;        /* after what was queued on the device before this operation */
 	bool reduction;        /* may begin before the operations ahead of it have ended */
+	bool ahead;            /* may sum before they have, too */
+	comm_ticket after;     /* but not before this one is done */
 	comm_prepare *prepare; /* NULL: nothing to do */
 	comm_add *add;         /* NULL: nothing is summed */
 	void *arg;             /* for work, prepare and add */

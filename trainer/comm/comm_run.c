@@ -7,7 +7,8 @@
  *              travels while the next run comes
  *     finish   waits for the end of the transfers; collectives make theirs here
  *
- * Once a reduction is summed, those queued right after it begin. Its sums travel meanwhile. */
+ * Once a reduction is summed, those queued right after it begin. Its sums travel meanwhile. One of
+ * these that may sum ahead does so, and then those after it begin, too. */
 #include "trainer/comm/comm.h"
 
 #include <stdio.h>
@@ -87,6 +88,8 @@ comm_ticket comm_reduce(struct comm *comm, const char *label,
 	struct comm_op *op = copy_op(label, reduction->piece_count + reduction->sum_count,
 		&(struct comm_op) { .operation = "exchange",
 			.reduction = true,
+			.ahead = reduction->ahead,
+			.after = reduction->after,
 			.prepare = reduction->prepare,
 			.add = reduction->add,
 			.arg = reduction->arg });
@@ -235,20 +238,26 @@ static struct comm_op *following(struct comm *comm, const struct comm_op *op)
 {
 	pthread_mutex_lock(&comm->lock);
 	struct comm_op *next = comm->failure == FAILURE_NONE && op->reduction ? op->next : NULL;
+	bool ready = next && next->reduction && next->after <= comm->done;
 	pthread_mutex_unlock(&comm->lock);
-	return next && next->reduction ? next : NULL;
+	return ready ? next : NULL;
 }
 
-/* Begins the reductions queued right after one that is summed, until one has a sum to make. */
-static void begin_following(struct comm *comm, struct comm_op *running)
+/* Begins the reductions queued right after one that is summed, until one has a sum to make that
+ * can't be made ahead. */
+static enum failure begin_following(struct comm *comm, struct comm_op *running, struct err *err)
 {
+	enum failure failure = FAILURE_NONE;
 	struct comm_op *op = running;
 
-	while (op->state == COMM_OP_SUMMED && (op = following(comm, op))) {
-		if (op->state == COMM_OP_QUEUED && op->prepare)
+	while (op->state == COMM_OP_SUMMED && failure == FAILURE_NONE && (op = following(comm, op))) {
+		if (op->state == COMM_OP_QUEUED && (op->prepare || op->ahead))
 			trace_transfers(comm, running);
 		begin(comm, op);
+		if (op->ahead)
+			failure = sum(comm, op, err);
 	}
+	return failure;
 }
 
 void comm_note_computing(void *arg)
@@ -307,8 +316,8 @@ static enum failure run_op(struct comm *comm, struct comm_op *op, struct err *er
 	enum failure failure = sum(comm, op, err);
 	if (failure != FAILURE_NONE)
 		return failure;
-	begin_following(comm, op);
-	return finish(comm, op, err);
+	failure = begin_following(comm, op, err);
+	return failure == FAILURE_NONE ? finish(comm, op, err) : failure;
 }
 
 /* ---- the thread ---- */

@@ -30,37 +30,50 @@ static int alloc_arenas(struct ddp *ddp, struct err *err)
 	return ddp->arenas ? 0 : err_set(err, "ddp: couldn't allocate the gradients: out of memory");
 }
 
-/* Bytes that a rank with this number of pieces sends for one bucket. It sends its pieces of the
- * segments that it does not own, and its own segment to all others (with zero that is of weights).
- * A split embedding sends its own segment only once. */
+/* Bytes that a rank sends for one bucket, where it has `pieces` and its node `of_node` pieces. On
+ * its node it sends its pieces of what it does not carry, and later the sums of what it does;
+ * between nodes, those of its node of what it carries and does not own, and its own sums (with
+ * zero the sums are weights). A split embedding's sums go only once. */
 static size_t bucket_traffic(const struct ddp *ddp, const struct ddp_bucket *bucket, int rank,
-	int pieces)
+	int pieces, int of_node)
 {
-	size_t others = (size_t)ddp->plan.world - 1, own;
+	size_t own, carried = bucket->count, neighbours = 0, nodes = (size_t)ddp->nodes.count - 1;
+	bool sums = !ddp->cuts || ddp_bucket_is_of_rows(ddp->table, bucket);
 
-	if (ddp->cuts && !ddp_bucket_is_of_rows(ddp->table, bucket))
-		others = 0;
-	ddp_segment(bucket, ddp->plan.world, rank, &own);
-	return ((bucket->count - own) * (size_t)pieces + own * others)
-		* (ddp->bf16 ? 2 : sizeof(float));
+	ddp_owned(ddp, bucket, rank, &own);
+	if (ddp_has_nodes(ddp)) {
+		neighbours = (size_t)ddp_nodes_size(&ddp->nodes, ddp->nodes.node_of[rank]) - 1;
+		ddp_carried(ddp, bucket, rank, &carried);
+	}
+	size_t elements =
+		(bucket->count - carried) * (size_t)pieces + (carried - own) * (size_t)of_node;
+	if (sums)
+		elements += own * nodes + carried * neighbours;
+	return elements * (ddp->bf16 ? 2 : sizeof(float));
 }
 
-/* Bytes of the buffers that receive other ranks' pieces. */
-static size_t staging_bytes(const struct ddp *ddp)
-{
-	size_t last = ddp->staging ? (size_t)(ddp->plan.world - 1) * ddp->segment_max : 0;
-
-	return (last + (size_t)ddp->early_pieces * ddp->share) * sizeof(float);
-}
-
-/* Bytes that a rank with this number of pieces sends in a step. */
-static size_t traffic(const struct ddp *ddp, int rank, int pieces)
+/* Bytes that a rank sends in a step. */
+static size_t traffic(const struct ddp *ddp, int rank, int pieces, int of_node)
 {
 	size_t bytes = 0;
 
 	for (int i = 0; i < ddp->bucket_count; i++)
-		bytes += bucket_traffic(ddp, &ddp->buckets[i], rank, pieces);
+		bytes += bucket_traffic(ddp, &ddp->buckets[i], rank, pieces, of_node);
 	return bytes;
+}
+
+/* Number of pieces of the node that a rank is on. */
+static int pieces_of_node(const struct ddp *ddp, int rank)
+{
+	const struct ddp_plan *plan = &ddp->plan;
+	const struct ddp_nodes *nodes = &ddp->nodes;
+	struct tree_node ignored[TREE_PIECES_MAX];
+	int node = nodes->node_of[rank];
+
+	if (!ddp_has_nodes(ddp))
+		return plan->piece_start[rank + 1] - plan->piece_start[rank];
+	return tree_group_pieces(plan->slots, plan->world, nodes->begin[node], nodes->begin[node + 1],
+		ignored);
 }
 
 static struct ddp_cost cost_of(const struct ddp *ddp)
@@ -72,8 +85,9 @@ static struct ddp_cost cost_of(const struct ddp *ddp)
 	tree_rank_slots(plan->slots, plan->world, plan->world - 1, &cost.least);
 	cost.uneven = (double)cost.most * plan->world / plan->slots - 1;
 	for (int rank = 0; rank < plan->world; rank++) {
-		size_t sent = traffic(ddp, rank, plan->piece_start[rank + 1] - plan->piece_start[rank]);
-		size_t ring = traffic(ddp, rank, 1);
+		size_t sent = traffic(ddp, rank, plan->piece_start[rank + 1] - plan->piece_start[rank],
+			pieces_of_node(ddp, rank));
+		size_t ring = traffic(ddp, rank, 1, 1);
 
 		cost.sent = sent > cost.sent ? sent : cost.sent;
 		cost.ring = ring > cost.ring ? ring : cost.ring;
@@ -106,7 +120,9 @@ enum {
 	AGREE_ELEMENTS,
 	AGREE_TENSORS,
 	AGREE_LAYOUT,
-	AGREE_COUNT
+	AGREE_COUNT,
+	TELL_NODE = AGREE_COUNT, /* not the same on all ranks */
+	TELL_COUNT
 };
 
 static const char *const agree_names[AGREE_COUNT] = {
@@ -141,10 +157,21 @@ static uint64_t layout_hash(const struct tensor_table *table)
 	return value;
 }
 
-/* Collective: checks that all ranks have the same options and tensors. */
+static int plan_nodes(struct ddp *ddp, const uint64_t *all, struct err *err)
+{
+	AUTO_FREE int *numbers = calloc((size_t)ddp->plan.world, sizeof *numbers);
+
+	for (int rank = 0; numbers && rank < ddp->plan.world; rank++)
+		numbers[rank] = (int)all[rank * TELL_COUNT + TELL_NODE];
+	return numbers ? ddp_nodes_make(&ddp->nodes, ddp->plan.world, numbers, err)
+				   : err_set(err, "ddp: couldn't compare the ranks: out of memory");
+}
+
+/* Collective: checks that all ranks have the same options and tensors, and learns which are on one
+ * node. */
 static int agree(struct ddp *ddp, const struct ddp_config *config, struct err *err)
 {
-	const uint64_t mine[AGREE_COUNT] = {
+	const uint64_t mine[TELL_COUNT] = {
 		[AGREE_SLOTS] = (uint64_t)config->slots,
 		[AGREE_BUCKET] = config->bucket_bytes,
 		[AGREE_NATIVE] = config->native != 0,
@@ -154,6 +181,7 @@ static int agree(struct ddp *ddp, const struct ddp_config *config, struct err *e
 		[AGREE_ELEMENTS] = tensor_table_gradients(ddp->table),
 		[AGREE_TENSORS] = (uint64_t)ddp->table->count,
 		[AGREE_LAYOUT] = layout_hash(ddp->table),
+		[TELL_NODE] = (uint64_t)config->node,
 	};
 	AUTO_FREE uint64_t *all = calloc((size_t)ddp->plan.world, sizeof mine);
 
@@ -165,79 +193,33 @@ static int agree(struct ddp *ddp, const struct ddp_config *config, struct err *e
 		return -1;
 	for (int rank = 1; rank < ddp->plan.world; rank++)
 		for (int i = 0; i < AGREE_COUNT; i++)
-			if (all[rank * AGREE_COUNT + i] != all[i])
+			if (all[rank * TELL_COUNT + i] != all[i])
 				return err_fail(err, EXIT_USAGE,
 					"ddp: couldn't train together: %s is %" PRIu64 " on rank 0 and %" PRIu64
 					" on rank %d; start all ranks with the same options",
-					agree_names[i], all[i], all[rank * AGREE_COUNT + i], rank);
-	return 0;
-}
-
-/* Where a bucket's pieces are received, and what its job is. */
-static void place_buckets(struct ddp *ddp)
-{
-	const struct ddp_plan *plan = &ddp->plan;
-	size_t count;
-
-	for (int i = 0; i < ddp->bucket_count; i++) {
-		ddp->jobs[i] = (struct ddp_job) { .ddp = ddp, .bucket = &ddp->buckets[i] };
-		ddp_segment(&ddp->buckets[i], plan->world, plan->rank, &count);
-		ddp->segment_max = count > ddp->segment_max ? count : ddp->segment_max;
-		ddp->share_start[i] = ddp->share;
-		ddp->share += count;
-	}
-	for (int rank = 0; rank < plan->world; rank++)
-		for (int number = plan->piece_start[rank];
-			 rank != plan->rank && ddp_plan_is_early(plan, rank, number); number++)
-			ddp->early_place[number] = ddp->early_pieces++;
+					agree_names[i], all[i], all[rank * TELL_COUNT + i], rank);
+	return plan_nodes(ddp, all, err);
 }
 
 static int prepare_buckets(struct ddp *ddp, struct err *err)
 {
-	size_t world = (size_t)ddp->plan.world, pieces = (size_t)ddp->plan.piece_start[world],
-		   buckets = (size_t)ddp->bucket_count;
+	size_t world = (size_t)ddp->plan.world, buckets = (size_t)ddp->bucket_count,
+		   others = ddp->zero ? tensor_table_others(ddp->table) : 0;
 
 	ddp->jobs = calloc(buckets, sizeof *ddp->jobs);
-	ddp->share_start = calloc(buckets, sizeof *ddp->share_start);
-	ddp->piece_at = calloc(pieces, sizeof *ddp->piece_at);
-	ddp->additions = calloc(pieces, sizeof *ddp->additions);
-	ddp->early_place = calloc(pieces, sizeof *ddp->early_place);
-	/* Room to send to and receive from each other rank, for pieces and for sums; for weights, also
-	 * for the runs between rows that are no parameters. */
-	ddp->transfers = calloc(2 * world * (2 + (ddp->zero ? tensor_table_others(ddp->table) : 0)),
-		sizeof *ddp->transfers);
-	if (!ddp->jobs || !ddp->share_start || !ddp->piece_at || !ddp->additions || !ddp->early_place
-		|| !ddp->transfers)
-		return err_set(err, "ddp: couldn't prepare the buckets: out of memory");
-	tree_additions(ddp->plan.slots, ddp->plan.world, ddp->additions, (int)pieces);
-	place_buckets(ddp);
-	return 0;
-}
-
-/* Allocates the memory that receives other ranks' pieces. */
-static int alloc_staging(struct ddp *ddp, struct err *err)
-{
-	size_t last = (size_t)(ddp->plan.world - 1) * ddp->segment_max * sizeof(float),
-		   early = (size_t)ddp->early_pieces * ddp->share * sizeof(float);
-
-	if (!ddp->segmented)
-		return 0;
-	ddp->staging = ddp->device->alloc(ddp->device, last);
-	if (!ddp->staging)
-		return device_check(ddp->device, err) < 0
-			? -1
-			: err_set(err,
-				"ddp: couldn't allocate %.1f MB to receive pieces of other ranks: out of memory",
-				(double)last * 1e-6);
-	ddp->early = early ? ddp->device->alloc(ddp->device, early) : NULL;
-	if (early && !ddp->early)
-		return device_check(ddp->device, err) < 0
-			? -1
-			: err_set(err,
-				"ddp: couldn't allocate %.1f MB to receive early pieces of other ranks: out of "
-				"memory; a number of ranks that divides --slots needs none",
-				(double)early * 1e-6);
-	return 0;
+	for (size_t i = 0; ddp->jobs && i < buckets; i++)
+		ddp->jobs[i] = (struct ddp_job) { .ddp = ddp, .bucket = &ddp->buckets[i] };
+	if (ddp->segmented && ddp_stages_prepare(ddp, err) < 0)
+		return -1;
+	/* Room to send all pieces of this rank or its node to each other rank and to receive all of
+	 * theirs, and to send and receive sums; for weights, also for the runs between rows that are no
+	 * parameters. */
+	size_t pieces = (size_t)ddp->plan.piece_start[world],
+		   own = (size_t)pieces_of_node(ddp, ddp->plan.rank);
+	ddp->transfers = calloc(pieces + world * (own + 2 * (1 + others) + 1), sizeof *ddp->transfers);
+	return ddp->jobs && ddp->transfers
+		? 0
+		: err_set(err, "ddp: couldn't prepare the buckets: out of memory");
 }
 
 static int prepare(struct ddp *ddp, const struct ddp_config *config, struct err *err)
@@ -247,13 +229,12 @@ static int prepare(struct ddp *ddp, const struct ddp_config *config, struct err 
 		< 0)
 		return -1;
 	ddp->segmented = ddp->plan.world > 1 && !ddp->native && !ddp->alone;
-	if (cut_buckets(ddp, config->bucket_bytes, err) < 0)
+	if (agree(ddp, config, err) < 0 || cut_buckets(ddp, config->bucket_bytes, err) < 0)
 		return -1;
 	if (ddp->zero && ddp_zero_prepare(ddp, err) < 0)
 		return -1;
 	ddp->cost = cost_of(ddp);
-	if (agree(ddp, config, err) < 0 || alloc_arenas(ddp, err) < 0 || prepare_buckets(ddp, err) < 0
-		|| alloc_staging(ddp, err) < 0)
+	if (alloc_arenas(ddp, err) < 0 || prepare_buckets(ddp, err) < 0)
 		return -1;
 	return ddp_control_prepare(ddp, err);
 }
@@ -271,7 +252,7 @@ static void log_memory(const struct ddp *ddp)
 		plan->count == 1 ? "" : "s", plan->pieces, plan->pieces == 1 ? "" : "s", plan->arenas,
 		plan->arenas == 1 ? "" : "s",
 		(double)(tensor_table_gradients(ddp->table) * sizeof(float)) * 1e-6, plan->arenas - 1,
-		(double)staging_bytes(ddp) * 1e-6);
+		(double)ddp_staging_bytes(ddp) * 1e-6);
 	if (ddp->native)
 		log_warn("ddp: with --reduction native the bits of the result depend on the world size%s",
 			ddp->bf16 ? ", and --grad-dtype bf16 rounds the sums on their way" : "");
@@ -317,10 +298,7 @@ void ddp_destroy(struct ddp *ddp)
 	for (int i = 0; ddp->arenas && i < ddp->plan.arenas; i++)
 		if (ddp->arenas[i])
 			ddp->device->release(ddp->device, ddp->arenas[i]);
-	if (ddp->staging)
-		ddp->device->release(ddp->device, ddp->staging);
-	if (ddp->early)
-		ddp->device->release(ddp->device, ddp->early);
+	ddp_stages_clear(ddp);
 	if (ddp->figures && device_has_memory(ddp->device))
 		ddp->device->release(ddp->device, ddp->figures);
 	free(ddp->arenas);
@@ -333,14 +311,11 @@ void ddp_destroy(struct ddp *ddp)
 	free(ddp->runs);
 	free(ddp->cursors);
 	free(ddp->hashes);
-	free(ddp->piece_at);
-	free(ddp->additions);
-	free(ddp->early_place);
-	free(ddp->share_start);
 	free(ddp->transfers);
 	free(ddp->block_start);
 	free(ddp->messages);
 	ddp_plan_clear(&ddp->plan);
+	ddp_nodes_clear(&ddp->nodes);
 	free(ddp);
 }
 
@@ -362,7 +337,7 @@ const float *ddp_grads(const struct ddp *ddp)
 size_t ddp_memory(const struct ddp *ddp)
 {
 	return (size_t)ddp->plan.arenas * tensor_table_gradients(ddp->table) * sizeof(float)
-		+ staging_bytes(ddp);
+		+ ddp_staging_bytes(ddp);
 }
 
 struct ddp_cost ddp_cost(const struct ddp *ddp)

@@ -26,6 +26,8 @@ struct ddp_config {
 	int zero; /* 1: with canonical, the reduced gradients stay with the ranks that own them (--zero
 				 1) */
 	enum ddp_comm comm; /* the same on all ranks */
+	int node; /* number of this rank's node. Where nodes have several ranks that follow each other,
+				 gradients are added on each node before they leave it */
 	int late; /* 1: early pieces wait for the last slot, too; only for bench/hiding.sh, which
 				 measures what sending them early hides */
 };

@@ -70,11 +70,11 @@ static void assign_blocks(struct ddp *ddp)
 		ddp->runs[ddp->run_count++] = (struct ddp_blocks) { rank, all * (size_t)rank / world,
 			all * ((size_t)rank + 1) / world };
 	for (int i = ddp->heads; i < ddp->bucket_count && ddp->cuts; i++)
-		for (int rank = 0; rank < ddp->plan.world; rank++) {
-			size_t first = ddp_segment(&ddp->buckets[i], ddp->plan.world, rank, &count);
+		for (int position = 0; position < ddp->plan.world; position++) {
+			size_t first = ddp_segment(&ddp->buckets[i], ddp->plan.world, position, &count);
 
-			ddp->runs[ddp->run_count++] = (struct ddp_blocks) { rank, blocks_before(ddp, first),
-				blocks_before(ddp, first + count) };
+			ddp->runs[ddp->run_count++] = (struct ddp_blocks) { ddp->nodes.owner[position],
+				blocks_before(ddp, first), blocks_before(ddp, first + count) };
 		}
 }
 

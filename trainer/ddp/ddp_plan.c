@@ -334,15 +334,15 @@ size_t *ddp_buckets_align(const struct tensor_table *table, struct ddp_bucket **
 	return cuts;
 }
 
-size_t ddp_segment(const struct ddp_bucket *bucket, int world, int rank, size_t *count)
+size_t ddp_segment(const struct ddp_bucket *bucket, int world, int position, size_t *count)
 {
 	if (bucket->cuts) {
-		*count = bucket->cuts[rank + 1] - bucket->cuts[rank];
-		return bucket->cuts[rank];
+		*count = bucket->cuts[position + 1] - bucket->cuts[position];
+		return bucket->cuts[position];
 	}
 	size_t each = (bucket->count + (size_t)world - 1) / (size_t)world;
 	each = (each + SEGMENT_ALIGN - 1) / SEGMENT_ALIGN * SEGMENT_ALIGN;
-	size_t begin = each * (size_t)rank, end = begin + each;
+	size_t begin = each * (size_t)position, end = begin + each;
 
 	begin = begin < bucket->count ? begin : bucket->count;
 	end = end < bucket->count ? end : bucket->count;

@@ -57,7 +57,7 @@ static inline bool ddp_plan_is_early(const struct ddp_plan *plan, int rank, int 
 struct ddp_bucket {
 	size_t first, count; /* elements */
 	int layer;
-	const size_t *cuts; /* [world + 1] where the ranks' segments begin; NULL: even ones */
+	const size_t *cuts; /* [world + 1] where the segments begin; NULL: even ones */
 };
 
 /* The default of --bucket-mb: a sixteenth of the gradients, so that little has to wait though it
@@ -87,8 +87,8 @@ static inline bool ddp_bucket_is_of_rows(const struct tensor_table *table,
 	return bucket->first < table->elements;
 }
 
-/* Returns the first element of the segment of a bucket that `rank` sums, and its length in *count;
- * the same on all ranks. */
-size_t ddp_segment(const struct ddp_bucket *bucket, int world, int rank, size_t *count);
+/* Returns the first element of the segment at `position` of a bucket that is cut into `world`, and
+ * its length in *count; the same on all ranks (whose segment it is: ddp_nodes.h). */
+size_t ddp_segment(const struct ddp_bucket *bucket, int world, int position, size_t *count);
 
 #endif

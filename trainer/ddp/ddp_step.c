@@ -4,14 +4,13 @@
  * last one complete before its last slot. These early pieces travel while later slots are computed,
  * and wait at the owners of the segments. The last piece becomes complete bucket by bucket, in the
  * last backward pass. Canonical: every rank then gets the others' last pieces of its segment, adds
- * all pieces in the tree's order, and sends the sum to all. It uses only sends and receives, so
- * that no library chooses an order. */
+ * all pieces in the tree's order, and sends the sum to all. Where several ranks share a node, they
+ * first add what they have on their node, and what comes back goes on within it (ddp_nodes.h). It
+ * uses only sends and receives, so that no library chooses an order. */
 #include <inttypes.h>
 #include <stdio.h>
 
 #include "trainer/ddp/ddp_private.h"
-
-#define LAST_PIECES 0 /* in the place of a number of slots: the ranks' last pieces */
 
 void ddp_begin(struct ddp *ddp, uint64_t step)
 {
@@ -35,70 +34,23 @@ double *ddp_slot_loss(struct ddp *ddp, int slot)
 	return ddp->figures + (slot - ddp->plan.first);
 }
 
-void ddp_add_transfer(struct ddp *ddp, int *count, int peer, float *at, size_t elements,
-	int receive)
+/* Also tells the flight recorder where the operation belongs to. */
+static void label_of(struct ddp *ddp, const char *what, const struct ddp_bucket *bucket,
+	char label[64])
 {
-	ddp->transfers[(*count)++] =
-		(struct comm_transfer) { peer, at, elements * sizeof *at, receive };
+	int number = (int)(bucket - ddp->buckets);
+
+	comm_place(ddp->comm, ddp->step, number);
+	snprintf(label, 64, "%s %d of step %" PRIu64, what, number, ddp->step);
 }
 
-/* The number of the early piece that a rank completes with exactly this many slots, or of its last
- * piece; -1 for none. */
-static int piece_due(const struct ddp_plan *plan, int rank, int ended)
+comm_ticket ddp_queue(struct ddp *ddp, const char *what, const struct ddp_bucket *bucket,
+	const struct comm_reduction *reduction)
 {
-	int last = plan->piece_start[rank + 1] - 1;
+	char label[64];
 
-	for (int number = plan->piece_start[rank]; number < last && ended != LAST_PIECES; number++)
-		if (plan->piece_after[number] == ended)
-			return number;
-	return ended == LAST_PIECES ? last : -1;
-}
-
-/* Sends this rank's piece to the owners of the segments, and receives the others' for its own
- * segment. Returns the number of transfers; 0 where no rank completes a piece. */
-static int add_pieces(struct ddp *ddp, const struct ddp_bucket *bucket, int ended)
-{
-	const struct ddp_plan *plan = &ddp->plan;
-	int own = piece_due(plan, plan->rank, ended), count = 0;
-	size_t own_count, peer_count;
-
-	ddp_segment(bucket, plan->world, plan->rank, &own_count);
-	for (int step = 1; step < plan->world; step++) {
-		int to = (plan->rank + step) % plan->world,
-			from = (plan->rank - step + plan->world) % plan->world;
-		int theirs = piece_due(plan, from, ended);
-		size_t first = ddp_segment(bucket, plan->world, to, &peer_count);
-
-		if (own >= 0)
-			ddp_add_transfer(ddp, &count, to, ddp_piece_at(ddp, bucket, plan->rank, own, first),
-				peer_count, 0);
-		if (theirs >= 0)
-			ddp_add_transfer(ddp, &count, from, ddp_piece_at(ddp, bucket, from, theirs, 0),
-				own_count, 1);
-	}
-	return count;
-}
-
-/* Sends the sums of this rank's segment to all, and receives theirs, in transfers [begin, return
- * value). Sums stay with their owners with zero; and those of a split embedding's head always do,
- * since the embedding's sums contain them. */
-static int add_sums(struct ddp *ddp, const struct ddp_bucket *bucket, int begin)
-{
-	const struct ddp_plan *plan = &ddp->plan;
-	size_t own_count, peer_count, own = ddp_segment(bucket, plan->world, plan->rank, &own_count);
-	int end = begin;
-
-	for (int step = 1; step < plan->world; step++) {
-		int to = (plan->rank + step) % plan->world,
-			from = (plan->rank - step + plan->world) % plan->world;
-		size_t theirs = ddp_segment(bucket, plan->world, from, &peer_count);
-
-		if (ddp->zero || !ddp_bucket_is_of_rows(ddp->table, bucket))
-			break;
-		ddp_add_transfer(ddp, &end, to, ddp->arenas[0] + own, own_count, 0);
-		ddp_add_transfer(ddp, &end, from, ddp->arenas[0] + theirs, peer_count, 1);
-	}
-	return end;
+	label_of(ddp, what, bucket, label);
+	return comm_reduce(ddp->comm, label, reduction);
 }
 
 /* Queues the pieces that the ranks complete with up to `ended` slots, if they are not queued yet.
@@ -106,57 +58,103 @@ static int add_sums(struct ddp *ddp, const struct ddp_bucket *bucket, int begin)
  * bucket: so the order of all exchanges is the same on all ranks. */
 static void launch_early(struct ddp *ddp, int ended)
 {
-	char label[64];
 	int most;
 
 	tree_rank_slots(ddp->plan.slots, ddp->plan.world, 0, &most);
 	for (; ddp->travelled < ended && ddp->travelled < most; ddp->travelled++)
 		for (int i = 0; i < ddp->bucket_count; i++) {
-			int count = add_pieces(ddp, &ddp->buckets[i], ddp->travelled + 1);
+			int ending = ddp->travelled + 1,
+				count = ddp_has_nodes(ddp) ? ddp_add_pieces_on_node(ddp, &ddp->buckets[i], ending)
+										   : ddp_add_pieces_between(ddp, &ddp->buckets[i], ending);
 
 			if (count == 0)
 				break;
-			comm_place(ddp->comm, ddp->step, i);
-			snprintf(label, sizeof label, "early pieces of bucket %d of step %" PRIu64, i,
-				ddp->step);
-			ddp->last = comm_reduce(ddp->comm, label,
+			ddp->last = ddp_queue(ddp, "early pieces of bucket", &ddp->buckets[i],
 				&(struct comm_reduction) { .pieces = ddp->transfers, .piece_count = count });
 		}
 }
 
-/* Queues the last pieces of a bucket, and its sums. */
-static comm_ticket reduce(struct ddp *ddp, struct ddp_job *job, comm_prepare *merge,
-	const char *label)
+/* Adds the pieces of a node's ranks at those who carry them. It is begun, and added, while the sums
+ * of the bucket before still travel between the nodes. */
+static void launch_on_node(struct ddp *ddp, struct ddp_job *job, comm_prepare *merge)
 {
-	int pieces = add_pieces(ddp, job->bucket, LAST_PIECES);
+	int pieces = ddp_add_pieces_on_node(ddp, job->bucket, LAST_PIECES);
 
+	ddp->last = ddp_queue(ddp, "pieces of bucket", job->bucket,
+		&(struct comm_reduction) { .pieces = ddp->transfers,
+			.piece_count = pieces,
+			.prepare = merge,
+			.add = ddp_add_on_node,
+			.arg = job,
+			.ahead = true });
+}
+
+/* The sums stay with their owners with zero; and those of a split embedding's head always do, since
+ * the embedding's sums contain them. */
+static bool is_spread(const struct ddp *ddp, const struct ddp_bucket *bucket)
+{
+	return !ddp->zero && ddp_bucket_is_of_rows(ddp->table, bucket);
+}
+
+/* The pieces go to the owners, and the sums to those who carry them. */
+static void launch_between(struct ddp *ddp, struct ddp_job *job, comm_prepare *merge)
+{
+	int pieces = ddp_add_pieces_between(ddp, job->bucket, LAST_PIECES), end = pieces;
+
+	if (is_spread(ddp, job->bucket))
+		end = ddp_add_owned(ddp, job->bucket, ddp->arenas[0], false, pieces);
 	job->next = job->blocks ? job->blocks->begin : 0;
-	return comm_reduce(ddp->comm, label,
+	job->reduced = ddp->last = ddp_queue(ddp, "bucket", job->bucket,
 		&(struct comm_reduction) { .pieces = ddp->transfers,
 			.piece_count = pieces,
 			.sums = ddp->transfers + pieces,
-			.sum_count = add_sums(ddp, job->bucket, pieces) - pieces,
+			.sum_count = end - pieces,
 			.prepare = merge,
 			.add = ddp_add_run,
 			.arg = job });
+}
+
+/* The sums go on within the nodes. */
+static void launch_spread(struct ddp *ddp, const struct ddp_job *job)
+{
+	if (!ddp_shares_node(ddp) || !is_spread(ddp, job->bucket))
+		return;
+	int count = ddp_add_carried(ddp, job->bucket, ddp->arenas[0], false);
+	ddp->last = ddp_queue(ddp, "sums of bucket", job->bucket,
+		&(struct comm_reduction) { .pieces = ddp->transfers,
+			.piece_count = count,
+			.after = job->reduced });
+}
+
+/* A bucket's sums go on only behind the next bucket's pieces, which need not wait for them. */
+static void launch_segments(struct ddp *ddp, struct ddp_job *job, comm_prepare *merge)
+{
+	bool shares = ddp_shares_node(ddp);
+
+	if (shares)
+		launch_on_node(ddp, job, merge);
+	launch_between(ddp, job, shares ? NULL : merge);
+	if (job > ddp->jobs)
+		launch_spread(ddp, job - 1);
+	if (job + 1 == ddp->jobs + ddp->bucket_count)
+		launch_spread(ddp, job);
 }
 
 /* Queues the reduction of the next bucket. */
 static void launch_bucket(struct ddp *ddp)
 {
 	const struct ddp_plan *plan = &ddp->plan;
-	struct ddp_job *job = &ddp->jobs[ddp->launched];
+	struct ddp_job *job = &ddp->jobs[ddp->launched++];
 	float *gradients = ddp->arenas[0] + job->bucket->first;
 	bool merges = plan->merge_end[plan->count - 1] > ddp_plan_merges(plan, plan->count - 1);
 	char label[64];
 
 	launch_early(ddp, plan->slots);
-	comm_place(ddp->comm, ddp->step, ddp->launched);
-	snprintf(label, sizeof label, "bucket %d of step %" PRIu64, ddp->launched++, ddp->step);
 	if (ddp->segmented) {
-		ddp->last = reduce(ddp, job, merges ? ddp_merge_bucket : NULL, label);
+		launch_segments(ddp, job, merges ? ddp_merge_bucket : NULL);
 		return;
 	}
+	label_of(ddp, "bucket", job->bucket, label);
 	if (merges)
 		ddp->last = comm_call(ddp->comm, label, ddp_merge_alone, job);
 	if (plan->world > 1)

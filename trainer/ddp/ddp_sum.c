@@ -41,33 +41,59 @@ int ddp_merge_alone(void *job, struct err *err)
 	return 0;
 }
 
-float *ddp_piece_at(const struct ddp *ddp, const struct ddp_bucket *bucket, int rank, int number,
-	size_t first)
-{
-	const struct ddp_plan *plan = &ddp->plan;
-
-	if (rank == plan->rank)
-		return ddp->arenas[plan->piece_arena[number - plan->piece_start[rank]]] + first;
-	if (ddp_plan_is_early(plan, rank, number))
-		return ddp->early + (size_t)ddp->early_place[number] * ddp->share
-			+ ddp->share_start[bucket - ddp->buckets];
-	/* this rank's own last piece needs no place there */
-	return ddp->staging + (size_t)(rank < plan->rank ? rank : rank - 1) * ddp->segment_max;
-}
-
 /* One addition after the other, where the ops can't do all at once. The stack grows in the place of
  * the pieces that are on it. */
-static void add_in_turn(struct ddp *ddp, int pieces, float *sum, size_t count)
+static void add_in_turn(struct ops *ops, float **stack, const int *additions, int pieces,
+	float *sum, size_t count)
 {
-	float **stack = ddp->piece_at;
-
 	/* the last addition writes the sum */
 	for (int n = 0, depth = 0, left = pieces - 1; n < pieces; n++) {
 		stack[depth++] = stack[n];
-		for (int i = 0; i < ddp->additions[n]; i++, depth--)
-			ddp->ops->add(ddp->ops, --left == 0 ? sum : stack[depth - 2], stack[depth - 2],
-				stack[depth - 1], count);
+		for (int i = 0; i < additions[n]; i++, depth--)
+			ops->add(ops, --left == 0 ? sum : stack[depth - 2], stack[depth - 2], stack[depth - 1],
+				count);
 	}
+}
+
+/* Adds the pieces [first, end) of an exchange, of which one sum is made. */
+static void add_pieces(struct ops *ops, const struct ddp_stage *stage, int first, int end,
+	float *sum, size_t count)
+{
+	float **pieces = stage->piece_at + first;
+	const int *additions = stage->additions + first;
+
+	if (ops->tree_reduce && end - first <= OPS_TREE_REDUCE_MAX)
+		ops->tree_reduce(ops, sum, pieces, additions, end - first, count);
+	else
+		add_in_turn(ops, pieces, additions, end - first, sum, count);
+}
+
+/* Where all pieces of an exchange lie, from element `at` on. */
+static void find_pieces(struct ddp *ddp, struct ddp_stage *stage, const struct ddp_bucket *bucket,
+	size_t at)
+{
+	for (int part = 0; part < stage->parts; part++)
+		for (int number = stage->piece_start[part]; number < stage->piece_start[part + 1]; number++)
+			stage->piece_at[number] = ddp_piece_at(ddp, stage, bucket, part, number, at);
+}
+
+int ddp_add_on_node(void *arg, size_t first_byte, size_t bytes, struct err *err)
+{
+	const struct ddp_job *job = arg;
+	struct ddp *ddp = job->ddp;
+	struct ddp_stage *stage = &ddp->on_node;
+	size_t ignored,
+		at = ddp_carried(ddp, job->bucket, ddp->plan.rank, &ignored) + first_byte / sizeof(float);
+
+	limit_threads();
+	find_pieces(ddp, stage, job->bucket, at);
+	for (int i = 0; i < stage->sums; i++) {
+		int first = stage->sum_start[i], end = stage->sum_start[i + 1];
+
+		if (end > first + 1)
+			add_pieces(ddp->ops, stage, first, end, stage->piece_at[first], bytes / sizeof(float));
+	}
+	return 0;
 }
 
 void ddp_join_split(struct ddp *ddp, size_t first, size_t end)
@@ -132,23 +158,17 @@ int ddp_add_run(void *arg, size_t first_byte, size_t bytes, struct err *err)
 {
 	struct ddp_job *job = arg;
 	struct ddp *ddp = job->ddp;
-	const struct ddp_plan *plan = &ddp->plan;
-	const int pieces = plan->piece_start[plan->world];
-	size_t ignored, at = first_byte / sizeof(float), count = bytes / sizeof(float),
-					first = ddp_segment(job->bucket, plan->world, plan->rank, &ignored);
-	float *sum = ddp->arenas[0] + first + at;
+	struct ddp_stage *stage = &ddp->between;
+	size_t ignored,
+		count = bytes / sizeof(float),
+		at = ddp_owned(ddp, job->bucket, ddp->plan.rank, &ignored) + first_byte / sizeof(float);
 
 	limit_threads();
-	for (int rank = 0; rank < plan->world; rank++)
-		for (int number = plan->piece_start[rank]; number < plan->piece_start[rank + 1]; number++)
-			ddp->piece_at[number] = ddp_piece_at(ddp, job->bucket, rank, number, first) + at;
-	if (ddp->ops->tree_reduce && pieces <= OPS_TREE_REDUCE_MAX)
-		ddp->ops->tree_reduce(ddp->ops, sum, ddp->piece_at, ddp->additions, pieces, count);
-	else
-		add_in_turn(ddp, pieces, sum, count);
+	find_pieces(ddp, stage, job->bucket, at);
+	add_pieces(ddp->ops, stage, 0, stage->piece_start[stage->parts], ddp->arenas[0] + at, count);
 	if (ddp_bucket_is_of_rows(ddp->table, job->bucket)) {
-		ddp_join_split(ddp, first + at, first + at + count);
-		sum_blocks(job, first + at + count);
+		ddp_join_split(ddp, at, at + count);
+		sum_blocks(job, at + count);
 	}
 	return 0;
 }

@@ -1,8 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Ownership with --zero 1: each rank has a segment of every bucket, made of whole blocks of the
  * norm, and it alone sums and updates these elements. */
-#include <inttypes.h>
-#include <stdio.h>
 #include <stdlib.h>
 
 #include "common/clock.h"
@@ -28,7 +26,7 @@ static void list_shards(struct ddp *ddp)
 	for (int rank = 0; rank < world; rank++) {
 		ddp->shards_of[rank] = ddp->shard_count;
 		for (int i = ddp->heads; i < ddp->bucket_count; i++) {
-			size_t count, first = ddp_segment(&ddp->buckets[i], world, rank, &count);
+			size_t count, first = ddp_owned(ddp, &ddp->buckets[i], rank, &count);
 
 			add_shard(ddp, rank, first, count);
 		}
@@ -68,53 +66,43 @@ const struct zero_shard *ddp_own(const struct ddp *ddp, size_t *count)
 	return ddp->shards + first;
 }
 
-/* Adds transfers of the parameters among elements [first, end), in the runs between other rows. */
-static void add_parameters(struct ddp *ddp, int *count, int peer, float *arena, size_t first,
-	size_t end, int receive)
+/* Sends every rank's weights of a bucket to those who carry them. */
+static void launch_owned(struct ddp *ddp, struct ddp_job *job, float *arena)
 {
-	for (int i = 0; i < ddp->table->count; i++) {
-		const struct tensor *row = &ddp->table->rows[i];
+	int count = ddp_add_owned(ddp, job->bucket, arena, true, 0);
 
-		if (row->role == TENSOR_PARAMETER || row->offset + row->count <= first
-			|| row->offset >= end)
-			continue;
-		if (row->offset > first)
-			ddp_add_transfer(ddp, count, peer, arena + first, row->offset - first, receive);
-		first = row->offset + row->count;
-	}
-	if (first < end)
-		ddp_add_transfer(ddp, count, peer, arena + first, end - first, receive);
+	job->reduced = ddp->last_allgather = ddp->allgathers[job - ddp->jobs] =
+		ddp_queue(ddp, "weights of bucket", job->bucket,
+			&(struct comm_reduction) { .pieces = ddp->transfers, .piece_count = count });
 }
 
-/* Sends every rank's weights of a bucket to all others. Nothing is computed of them, so the next
- * bucket's begin at once. */
-static comm_ticket allgather_bucket(struct ddp *ddp, int number, float *arena)
+/* They go on within the nodes. */
+static void launch_carried(struct ddp *ddp, const struct ddp_job *job, float *arena)
 {
-	const struct ddp_plan *plan = &ddp->plan;
-	const struct ddp_bucket *bucket = &ddp->buckets[number];
-	size_t own_count, peer_count, own = ddp_segment(bucket, plan->world, plan->rank, &own_count);
-	int count = 0;
-	char label[64];
-
-	for (int step = 1; step < plan->world; step++) {
-		int to = (plan->rank + step) % plan->world,
-			from = (plan->rank - step + plan->world) % plan->world;
-		size_t first = ddp_segment(bucket, plan->world, from, &peer_count);
-
-		add_parameters(ddp, &count, to, arena, own, own + own_count, 0);
-		add_parameters(ddp, &count, from, arena, first, first + peer_count, 1);
-	}
-	comm_place(ddp->comm, ddp->step, number);
-	snprintf(label, sizeof label, "weights of bucket %d of step %" PRIu64, number, ddp->step);
-	return comm_reduce(ddp->comm, label,
-		&(struct comm_reduction) { .pieces = ddp->transfers, .piece_count = count });
+	if (!ddp_shares_node(ddp))
+		return;
+	int count = ddp_add_carried(ddp, job->bucket, arena, true);
+	ddp->last_allgather = ddp->allgathers[job - ddp->jobs] =
+		ddp_queue(ddp, "weights of bucket", job->bucket,
+			&(struct comm_reduction) { .pieces = ddp->transfers,
+				.piece_count = count,
+				.after = job->reduced });
 }
 
+/* Nothing is computed of them, so the next bucket's begin at once: those of one bucket travel
+ * between the nodes while those of the one before go on within them. */
 void ddp_allgather_weights(struct ddp *ddp, float *arena)
 {
-	for (int i = ddp->bucket_count - 1;
-		 ddp->zero && ddp->plan.world > 1 && !ddp->alone && i >= ddp->heads; i--)
-		ddp->last_allgather = ddp->allgathers[i] = allgather_bucket(ddp, i, arena);
+	struct ddp_job *first = ddp->jobs + ddp->heads, *last = ddp->jobs + ddp->bucket_count - 1;
+
+	if (!ddp->zero || ddp->plan.world == 1 || ddp->alone)
+		return;
+	for (struct ddp_job *job = last; job >= first; job--) {
+		launch_owned(ddp, job, arena);
+		if (job < last)
+			launch_carried(ddp, job + 1, arena);
+	}
+	launch_carried(ddp, first, arena);
 }
 
 static int wait_for(struct ddp *ddp, comm_ticket ticket, double *waited, struct err *err)

@@ -123,21 +123,34 @@ int device_agree(struct run *run, int rc, struct err *err)
 
 /* ---- memory ---- */
 
-/* Bytes for other ranks' last pieces of this rank's segment of a bucket, for their early pieces of
- * all its segments, and for NCCL. */
-static size_t staging_of(const struct run *run, const struct ddp_plan *plan)
+/* Early pieces of the ranks [first, end) but this one. */
+static size_t early_pieces(const struct ddp_plan *plan, int first, int end)
 {
-	size_t others = (size_t)plan->world - 1,
-		   share = model_tensors(run->model)->elements / (size_t)plan->world * sizeof(float),
-		   early = 0;
-	if (others == 0)
-		return 0;
-	for (int rank = 0; rank < plan->world; rank++)
+	size_t early = 0;
+	for (int rank = first; rank < end; rank++)
 		for (int number = plan->piece_start[rank];
 			 rank != plan->rank && ddp_plan_is_early(plan, rank, number); number++)
 			early++;
-	return COMM_NCCL_BYTES + others * ((size_t)run->settings.bucket_mb << 20) / (others + 1)
-		+ early * share;
+	return early;
+}
+
+/* Bytes for what other ranks send this one of a bucket, where nodes have equal numbers of ranks:
+ * their pieces of its segment; or, on a node with several ranks, twice theirs of what it carries,
+ * and a piece of each other node of its segment. Their early pieces of all buckets and NCCL come in
+ * addition. */
+static size_t staging_of(const struct run *run, const struct ddp_plan *plan)
+{
+	const size_t world = (size_t)plan->world, bucket = (size_t)run->settings.bucket_mb << 20,
+				 nodes = (size_t)run->ident.node_count, ranks = (size_t)run->ident.local_world_size,
+				 gradients = model_tensors(run->model)->elements * sizeof(float);
+	const int first = plan->rank - run->ident.local_rank;
+	if (world == 1)
+		return 0;
+	if (nodes == 1 || nodes == world || first < 0 || first + (int)ranks > plan->world)
+		return COMM_NCCL_BYTES + (world - 1) * bucket / world
+			+ early_pieces(plan, 0, plan->world) * gradients / world;
+	return COMM_NCCL_BYTES + 2 * (ranks - 1) * bucket / ranks + (nodes - 1) * bucket / world
+		+ early_pieces(plan, first, first + (int)ranks) * gradients / ranks;
 }
 
 static int estimate(const struct run *run, size_t element, size_t scratch, struct estimate *out,

@@ -222,7 +222,8 @@ static int build_model(struct run *run, struct err *err)
 		.native = settings->reduction == REDUCTION_NATIVE,
 		.bf16 = settings->grad_dtype == GRAD_BF16,
 		.zero = settings->zero != 0,
-		.comm = (enum ddp_comm)settings->comm };
+		.comm = (enum ddp_comm)settings->comm,
+		.node = run->ident.node_rank };
 	run->ddp = ddp_create(run->comm, run->ops, model_tensors(run->model), &ddp, err);
 	if (!run->ddp || alloc_state(run, err) < 0)
 		return -1;

@@ -254,6 +254,109 @@ static void test_reduce_in_turn(void **state)
 		run_ok(size, body_reduce_in_turn, NULL);
 }
 
+/* What a rank passes on of a sum is the sum, though its transfers are queued before that has come:
+ * each sends its neighbour the segment after the neighbour's own. */
+static comm_ticket pass_on(struct comm *comm, const struct summing *s, uint64_t *passed,
+	comm_ticket after)
+{
+	const size_t bytes = s->size * sizeof *passed;
+	int next = (s->me + 1) % s->world, before = (s->me + s->world - 1) % s->world;
+	const struct comm_transfer transfers[] = {
+		{ next, s->numbers + (size_t)((next + 1) % s->world) * s->size, bytes, 0 },
+		{ before, passed, bytes, 1 },
+	};
+
+	return comm_reduce(comm, "passed on",
+		&(struct comm_reduction) { .pieces = transfers, .piece_count = 2, .after = after });
+}
+
+static int body_pass_on(struct comm *comm, void *arg, struct err *err)
+{
+	int world = comm_size(comm), me = comm_rank(comm), number[QUEUED][WORLD_MAX];
+	uint64_t *passed[QUEUED];
+	struct summing s[QUEUED];
+	comm_ticket last = 0, sums[QUEUED];
+
+	for (int i = 0; i < QUEUED; i++) {
+		s[i] = make_summing(comm, MEGABYTE / 16 + (size_t)i);
+		passed[i] = calloc(s[i].size, sizeof *passed[i]);
+	}
+	for (int i = 0; i < QUEUED; i++) {
+		sums[i] = queue_sums(comm, &s[i], "sums", NULL, add_run);
+		queue_pieces(comm, &me, number[i]);
+		last = i > 0 ? pass_on(comm, &s[i - 1], passed[i - 1], sums[i - 1]) : 0;
+	}
+	last = pass_on(comm, &s[QUEUED - 1], passed[QUEUED - 1], sums[QUEUED - 1]);
+	if (comm_wait(comm, last, err) < 0)
+		return -1;
+	for (int i = 0; i < QUEUED; i++) {
+		if (verify_sums(&s[i], err) < 0)
+			return -1;
+		WORLD_CHECK(memcmp(passed[i], s[i].numbers + (size_t)((me + 1) % world) * s[i].size,
+						s[i].size * sizeof *passed[i])
+			== 0);
+		free(passed[i]);
+		free(s[i].numbers);
+		free(s[i].received);
+	}
+	return 0;
+}
+
+static void test_pass_on(void **state)
+{
+	for (int size = 2; size <= 4; size++)
+		run_ok(size, body_pass_on, NULL);
+}
+
+static int tell[2]; /* a pipe */
+
+static int add_and_tell(void *arg, size_t first, size_t bytes, struct err *err)
+{
+	(void)first, (void)bytes;
+	WORLD_CHECK(*(const int *)arg == 1 && write(tell[1], "x", 1) == 1);
+	return 0;
+}
+
+static int add_when_told(void *arg, size_t first, size_t bytes, struct err *err)
+{
+	char byte;
+
+	WORLD_CHECK(first > 0 || read(tell[0], &byte, 1) == 1);
+	return add_run(arg, first, bytes, err);
+}
+
+/* The last rank makes its sum only once the first has added what the second sent it ahead, while
+ * both wait for that sum. */
+static int body_ahead(struct comm *comm, void *arg, struct err *err)
+{
+	struct summing s = make_summing(comm, 1000);
+	int me = comm_rank(comm), theirs = 0;
+	comm_ticket last =
+		queue_sums(comm, &s, "sums", NULL, me == s.world - 1 ? add_when_told : add_run);
+	const struct comm_transfer piece = { !me, me ? &me : &theirs, sizeof me, !me };
+
+	if (me < 2)
+		last = comm_reduce(comm, "ahead",
+			&(struct comm_reduction) { .pieces = &piece,
+				.piece_count = 1,
+				.add = add_and_tell,
+				.arg = &theirs,
+				.ahead = true });
+	if (comm_wait(comm, last, err) < 0 || verify_sums(&s, err) < 0)
+		return -1;
+	free(s.numbers);
+	free(s.received);
+	return 0;
+}
+
+static void test_ahead(void **state)
+{
+	assert_int_equal(pipe(tell), 0);
+	run_ok(3, body_ahead, NULL);
+	close(tell[0]);
+	close(tell[1]);
+}
+
 /* ---- order ---- */
 
 #define CALLS 200
@@ -616,6 +719,8 @@ int main(void)
 		cmocka_unit_test(test_collectives),
 		cmocka_unit_test(test_reduce),
 		cmocka_unit_test(test_reduce_in_turn),
+		cmocka_unit_test(test_pass_on),
+		cmocka_unit_test(test_ahead),
 		cmocka_unit_test(test_order),
 		cmocka_unit_test(test_uneven_end),
 		cmocka_unit_test(test_common_end),

@@ -149,12 +149,29 @@ int ddp_work_run_step(struct ddp *ddp, const struct ddp_work *job, uint64_t step
 	return ddp_finish(ddp, &control, result, err);
 }
 
+int ddp_work_node(const struct ddp_work *job, int world, int rank)
+{
+	int node = 0, end = 0;
+
+	/* Shares of nodes - 1, ..., 1, 0 times `larger` ranks, and the rest evenly. */
+	for (; node < job->nodes; node++) {
+		int rest = world - job->larger * job->nodes * (job->nodes - 1) / 2;
+
+		end += job->larger * (job->nodes - 1 - node) + rest / job->nodes
+			+ (node < rest % job->nodes ? 1 : 0);
+		if (rank < end)
+			return node;
+	}
+	return 0;
+}
+
 struct ddp *ddp_work_create(struct comm *comm, const struct ddp_work *job, struct err *err)
 {
 	struct ddp_config config = { .slots = job->slots,
 		.bucket_bytes = job->bucket_bytes,
 		.native = job->native,
-		.zero = job->zero };
+		.zero = job->zero,
+		.node = ddp_work_node(job, comm_size(comm), comm_rank(comm)) };
 
 	return ddp_create(comm, job->ops, &job->table, &config, err);
 }

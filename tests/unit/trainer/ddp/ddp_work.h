@@ -21,6 +21,9 @@ struct ddp_work {
 	int slots;
 	size_t bucket_bytes;
 	int native, zero;
+	int nodes; /* 0: each rank counts as a node; else the ranks are on so many, in turn of their
+				  numbers; a node gets `larger` ranks more than the one after it */
+	int larger;
 	float *grads[STEPS]; /* the direct sums */
 	float *magnitude;    /* sum of |g| of step 0, the scale of rounding errors */
 	double norm[STEPS];
@@ -38,6 +41,8 @@ void ddp_work_make(struct ddp_work *job, int slots, size_t bucket_bytes, int nat
 void ddp_work_make_split(struct ddp_work *job, int slots, size_t bucket_bytes, int native,
 	bool split);
 void ddp_work_free(struct ddp_work *job);
+/* The node of a rank. */
+int ddp_work_node(const struct ddp_work *job, int world, int rank);
 
 /* One step as the training loop does it. */
 struct ddp *ddp_work_create(struct comm *comm, const struct ddp_work *job, struct err *err);

@@ -212,6 +212,7 @@ static struct outcome (*outcomes)[WORLDS];
 struct training {
 	enum gemm_mode mode;
 	bool zero, native, bf16;
+	int nodes; /* 0: each rank counts as one */
 	enum fake_order order;
 
 	struct ops *ops;
@@ -226,7 +227,8 @@ static int begin(struct training *t, struct comm *comm, struct err *err)
 		.bucket_bytes = 4096,
 		.zero = t->zero,
 		.native = t->native,
-		.bf16 = t->bf16 };
+		.bf16 = t->bf16,
+		.node = comm_rank(comm) * t->nodes / comm_size(comm) };
 	size_t count;
 	t->ops = open_gpu(comm, t->mode, err);
 	t->model = model_create(&fixture_gpt2, err);
@@ -331,6 +333,15 @@ static void several_ranks_have_the_bits_of_one(void **state)
 	like_one_rank((struct training) { .order = FAKE_RANDOM, .zero = true }, 4);
 }
 
+static void by_way_of_nodes_too(void **state)
+{
+	train((struct training) { .order = FAKE_EAGER }, 1);
+	like_one_rank((struct training) { .order = FAKE_LAZY, .nodes = 2 }, 4);
+	like_one_rank((struct training) { .order = FAKE_RANDOM, .nodes = 2 }, 3);
+	like_one_rank((struct training) { .order = FAKE_RANDOM, .nodes = 2, .zero = true }, 4);
+	like_one_rank((struct training) { .order = FAKE_LAZY, .nodes = 2, .zero = true }, 3);
+}
+
 static void they_have_in_bf16_too(void **state)
 {
 	train((struct training) { .mode = GEMM_MODE_BF16, .order = FAKE_EAGER }, 1);
@@ -368,6 +379,7 @@ int main(void)
 		cmocka_unit_test(sums_have_the_bits_of_the_tree),
 		cmocka_unit_test(a_missing_start_event_is_a_wrong_sum),
 		cmocka_unit_test(several_ranks_have_the_bits_of_one),
+		cmocka_unit_test(by_way_of_nodes_too),
 		cmocka_unit_test(they_have_in_bf16_too),
 		cmocka_unit_test(native_sums_are_near),
 	};

@@ -1,0 +1,190 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* The way over nodes, which is arithmetic only: who owns and who carries what, and how many bytes
+ * leave a node. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+#include "tests/unit/trainer/comm/world_fixture.h"
+#include "tests/unit/trainer/ddp/ddp_work.h"
+#include "trainer/ddp/ddp_private.h"
+
+/* ---- who has what ---- */
+
+/* On each node each position is carried once, each rank carries a run of them, and the rank of the
+ * column is the one that has its positions. */
+static void check_carriers(const struct ddp_nodes *nodes)
+{
+	for (int node = 0; node < nodes->count; node++) {
+		int next = 0;
+
+		for (int rank = nodes->begin[node]; rank < nodes->begin[node + 1]; rank++) {
+			int first, end, own = nodes->position[rank];
+
+			ddp_nodes_carried(nodes, rank, &first, &end);
+			assert_int_equal(first, next);
+			assert_true(first <= own && own < end);
+			for (; next < end; next++) {
+				int column = ddp_nodes_column(nodes, nodes->owner[next]);
+				assert_int_equal(ddp_nodes_carrier(nodes, node, column), rank);
+			}
+		}
+		assert_int_equal(next, nodes->world);
+	}
+}
+
+static void check_world(int world, const int *numbers, int count)
+{
+	struct ddp_nodes nodes;
+	struct err err;
+
+	assert_int_equal(ddp_nodes_make(&nodes, world, numbers, &err), 0);
+	assert_int_equal(nodes.count, count);
+	for (int rank = 0; rank < world; rank++)
+		assert_int_equal(nodes.owner[nodes.position[rank]], rank);
+	check_carriers(&nodes);
+	ddp_nodes_clear(&nodes);
+}
+
+/* All ways to put up to ten ranks on nodes that follow each other: a bit for each rank that begins
+ * a node. */
+static void test_all_layouts(void **state)
+{
+	(void)state;
+	for (int world = 1; world <= 10; world++)
+		for (unsigned int begins = 0; begins < 1u << (world - 1); begins++) {
+			int numbers[10] = { 0 }, count = 1;
+
+			for (int rank = 1; rank < world; rank++) {
+				numbers[rank] = numbers[rank - 1] + (begins >> (rank - 1) & 1);
+				count = numbers[rank] + 1;
+			}
+			check_world(world, numbers, count == 1 ? world : count);
+		}
+}
+
+static void test_ranks_out_of_order(void **state)
+{
+	(void)state;
+	check_world(4, (const int[]) { 0, 1, 0, 1 }, 4);
+	check_world(5, (const int[]) { 3, 3, 1, 1, 3 }, 5);
+	check_world(4, (const int[]) { 7, 7, 2, 2 }, 2);
+}
+
+/* ---- bytes ---- */
+
+struct ddp_bytes {
+	uint64_t inside, outside; /* of its node; sent by a rank in a step */
+};
+
+static void count_sent(const struct ddp *ddp, int begin, int end, struct ddp_bytes *sent)
+{
+	const struct ddp_nodes *nodes = &ddp->nodes;
+
+	for (int i = begin; i < end; i++)
+		if (!ddp->transfers[i].receive)
+			*(nodes->node_of[ddp->transfers[i].peer] == nodes->node_of[ddp->plan.rank]
+					? &sent->inside
+					: &sent->outside) += ddp->transfers[i].bytes;
+}
+
+/* The transfers of a step, as they are queued. */
+static struct ddp_bytes sent_in_step(struct ddp *ddp)
+{
+	struct ddp_bytes sent = { 0 };
+
+	for (int i = 0; i < ddp->bucket_count; i++) {
+		const struct ddp_bucket *bucket = &ddp->buckets[i];
+		int slots = 0;
+
+		for (tree_rank_slots(ddp->plan.slots, ddp->plan.world, 0, &slots); slots >= 0; slots--)
+			count_sent(ddp, 0, ddp_add_pieces_on_node(ddp, bucket, slots), &sent);
+		count_sent(ddp, 0, ddp_add_pieces_between(ddp, bucket, LAST_PIECES), &sent);
+		count_sent(ddp, 0, ddp_add_owned(ddp, bucket, ddp->arenas[0], false, 0), &sent);
+		count_sent(ddp, 0, ddp_add_carried(ddp, bucket, ddp->arenas[0], false), &sent);
+	}
+	return sent;
+}
+
+/* A node sends its pieces of what its ranks don't own, and the sums of what they own to each other
+ * node: with one piece that is a ring's bytes for a world of nodes. */
+static int check_node(const struct ddp *ddp, const struct ddp_bytes *all, struct err *err)
+{
+	const struct ddp_nodes *nodes = &ddp->nodes;
+	int node = nodes->node_of[ddp->plan.rank];
+	struct tree_node ignored[TREE_PIECES_MAX];
+	uint64_t outside = 0, owned = 0, whole = ddp->table->elements * sizeof(float);
+	int pieces = tree_group_pieces(ddp->plan.slots, ddp->plan.world, nodes->begin[node],
+		nodes->begin[node + 1], ignored);
+
+	for (int rank = nodes->begin[node]; rank < nodes->begin[node + 1]; rank++) {
+		outside += all[rank].outside;
+		for (int i = 0; i < ddp->bucket_count; i++) {
+			size_t count;
+			ddp_owned(ddp, &ddp->buckets[i], rank, &count);
+			owned += count * sizeof(float);
+		}
+	}
+	WORLD_CHECK(
+		outside == (whole - owned) * (uint64_t)pieces + owned * ((uint64_t)nodes->count - 1));
+	return 0;
+}
+
+static int body_bytes(struct comm *comm, void *arg, struct err *err)
+{
+	const struct ddp_work *job = arg;
+	struct ddp *ddp = ddp_work_create(comm, job, err);
+	struct ddp_bytes all[WORLD_MAX], mine;
+	uint64_t most = 0;
+
+	if (!ddp)
+		return -1;
+	WORLD_CHECK(ddp->nodes.count == job->nodes && ddp_has_nodes(ddp));
+	mine = sent_in_step(ddp);
+	if (comm_wait(comm, comm_allgather(comm, "bytes", &mine, all, sizeof mine), err) < 0)
+		return -1;
+	for (int rank = 0; rank < comm_size(comm); rank++)
+		if (all[rank].inside + all[rank].outside > most)
+			most = all[rank].inside + all[rank].outside;
+	WORLD_CHECK(most == ddp_cost(ddp).sent);
+	int rc = check_node(ddp, all, err);
+	ddp_destroy(ddp);
+	return rc;
+}
+
+static void test_bytes(void **state)
+{
+	static const struct {
+		int slots, world, nodes, larger;
+	} cases[] = { { 16, 8, 4, 0 }, { 16, 8, 2, 0 }, { 16, 4, 2, 2 }, { 16, 6, 3, 0 },
+		{ 24, 6, 3, 1 }, { 7, 5, 2, 1 } };
+	struct world_rank ranks[WORLD_MAX];
+
+	(void)state;
+	for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
+		struct ddp_work job;
+
+		ddp_work_make(&job, cases[i].slots, 300000, 0);
+		job.nodes = cases[i].nodes;
+		job.larger = cases[i].larger;
+		world_run(cases[i].world, 30, body_bytes, &job, ranks);
+		world_assert_ok(cases[i].world, ranks);
+		ddp_work_free(&job);
+	}
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(test_all_layouts),
+		cmocka_unit_test(test_ranks_out_of_order),
+		cmocka_unit_test(test_bytes),
+	};
+	return cmocka_run_group_tests(tests, NULL, NULL);
+}
