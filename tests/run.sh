@@ -467,8 +467,9 @@ run_lanes() {
         >"$LOG/total"
     test_files | grep ^tests/unit/ | sed 's/^/plain /' | queue units
     test_files | grep '^tests/[^/]*$' |
-        first tests/{sanitize,sanitize_threads,gpu_train,fuzz,lint,gpt2_torch}.bats \
-            tests/{python,nfs,elastic,saving,train,gpu,zero,ckpt_hf,power_loss,train_kill}.bats |
+        first tests/{sanitize,sanitize_device,sanitize_threads,gpu_train,fuzz,lint}.bats \
+            tests/{gpt2_torch,python,nfs,elastic,saving,train,gpu,zero,ckpt_hf}.bats \
+            tests/{power_loss,train_kill}.bats |
         sed 's/^/plain /' | queue commands
     end_lost_watchdogs {lock}<&- &
     watch=$!
