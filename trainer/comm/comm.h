@@ -91,6 +91,9 @@ struct comm_reduction {
 };
 comm_ticket comm_reduce(struct comm *comm, const char *label,
 	const struct comm_reduction *reduction);
+/* Among up to so many ranks an all-gather and a broadcast take one step, in which each rank sends
+ * to each; among more, log2(size) steps, in each of which it sends to one. */
+#define COMM_DIRECT 16
 /* all[size · bytes] gets every rank's bytes in rank order; `mine` may be this rank's place in
  * `all`. */
 comm_ticket comm_allgather(struct comm *comm, const char *label, const void *mine, void *all,

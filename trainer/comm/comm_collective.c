@@ -1,8 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Builds collectives from a provider's exchange, so that a provider needs nothing else. The
  * all-gather sends each rank's bytes straight to every other: as many bytes as a ring, in one step.
- * The all-reduce is the ring of Patarasuk and Yuan (JPDC 2009). The broadcast of a large buffer is
- * a scatter and an all-gather, so that the root sends the buffer about once. */
+ * Among many ranks that would be too many messages: there it is that of Bruck et al. (IEEE TPDS
+ * 1997), with the same bytes in log2(size) messages. The all-reduce is the ring of Patarasuk and
+ * Yuan (JPDC 2009). The broadcast of a large buffer is a scatter and an all-gather, so that the
+ * root sends the buffer about once; that of a small one goes along a binomial tree where ranks are
+ * many. */
 #include <stdlib.h>
 #include <string.h>
 
@@ -29,6 +32,52 @@ static int exchange(struct comm *comm, struct comm_op *op, struct err *err)
 			comm->provider->begin(comm->state, op->transfers, op->count, NULL), err);
 }
 
+/* Where consecutive ranks' parts of an all-gather lie; they follow each other. */
+typedef char *parts_at(const struct comm *comm, const struct comm_op *op, int first, int count,
+	size_t *bytes);
+
+/* Adds transfers of `count` ranks' parts, from `first` on: in two runs where they go on at rank
+ * 0. */
+static void add_parts(const struct comm *comm, struct comm_op *op, parts_at *at, int peer,
+	int first, int count, int receive)
+{
+	int straight = count < comm->size - first ? count : comm->size - first;
+	size_t bytes;
+	char *part = at(comm, op, first, straight, &bytes);
+
+	add_transfer(op, peer, part, bytes, receive);
+	if (straight == count)
+		return;
+	part = at(comm, op, 0, count - straight, &bytes);
+	add_transfer(op, peer, part, bytes, receive);
+}
+
+/* In each step a rank doubles the parts that it has, by those of the ranks after its own. */
+static int gather_doubling(struct comm *comm, struct comm_op *op, parts_at *at, struct err *err)
+{
+	int size = comm->size, rank = comm->rank;
+
+	for (int have = 1, more; have < size; have += more) {
+		int from = (rank + have) % size, to = (rank - have + size) % size;
+
+		more = have < size - have ? have : size - have;
+		op->count = 0;
+		add_parts(comm, op, at, from, from, more, 1);
+		add_parts(comm, op, at, to, rank, more, 0);
+		if (exchange(comm, op, err) < 0)
+			return -1;
+	}
+	return 0;
+}
+
+static char *equal_parts(const struct comm *comm, const struct comm_op *op, int first, int count,
+	size_t *bytes)
+{
+	(void)comm;
+	*bytes = (size_t)count * op->bytes;
+	return (char *)op->buffer + (size_t)first * op->bytes;
+}
+
 static int run_allgather(struct comm *comm, struct comm_op *op, struct err *err)
 {
 	char *all = op->buffer, *own = all + (size_t)comm->rank * op->bytes;
@@ -40,6 +89,8 @@ static int run_allgather(struct comm *comm, struct comm_op *op, struct err *err)
 		return rc;
 	if (op->source != own)
 		memmove(own, op->source, op->bytes);
+	if (comm->size > COMM_DIRECT)
+		return gather_doubling(comm, op, equal_parts, err);
 	for (int step = 1; step < comm->size; step++) {
 		int to = (comm->rank + step) % comm->size,
 			from = (comm->rank - step + comm->size) % comm->size;
@@ -232,12 +283,25 @@ static int run_scatter(struct comm *comm, struct comm_op *op, struct err *err)
 	return exchange(comm, op, err);
 }
 
+static char *segments(const struct comm *comm, const struct comm_op *op, int first, int count,
+	size_t *bytes)
+{
+	size_t of_last;
+	char *begin = segment(comm, op, first, bytes),
+		 *last = segment(comm, op, first + count - 1, &of_last);
+
+	*bytes = (size_t)(last - begin) + of_last;
+	return begin;
+}
+
 /* Every rank passes its part on to all that lack it: the root has everything. */
 static int run_allgather_parts(struct comm *comm, struct comm_op *op, struct err *err)
 {
 	size_t bytes;
 	char *part;
 
+	if (comm->size > COMM_DIRECT)
+		return gather_doubling(comm, op, segments, err);
 	op->count = 0;
 	for (int step = 1; step < comm->size; step++) {
 		int to = (comm->rank + step) % comm->size,
@@ -253,6 +317,24 @@ static int run_allgather_parts(struct comm *comm, struct comm_op *op, struct err
 	return exchange(comm, op, err);
 }
 
+/* Numbered from the root on, a rank hears from the one without its lowest bit, and tells those with
+ * one lower bit more. */
+static int broadcast_tree(struct comm *comm, struct comm_op *op, struct err *err)
+{
+	int size = comm->size, number = (comm->rank - op->root + size) % size, bit = number & -number;
+
+	if (number > 0) {
+		add_transfer(op, (op->root + number - bit) % size, op->buffer, op->bytes, 1);
+		if (exchange(comm, op, err) < 0)
+			return -1;
+	}
+	op->count = 0;
+	for (bit = number > 0 ? bit / 2 : 1 << 30; bit > 0; bit /= 2)
+		if (bit < size - number)
+			add_transfer(op, (op->root + number + bit) % size, op->buffer, op->bytes, 0);
+	return exchange(comm, op, err);
+}
+
 static int run_broadcast(struct comm *comm, struct comm_op *op, struct err *err)
 {
 	if (op->root < 0 || op->root >= comm->size)
@@ -262,6 +344,8 @@ static int run_broadcast(struct comm *comm, struct comm_op *op, struct err *err)
 			return -1;
 		return run_allgather_parts(comm, op, err);
 	}
+	if (comm->size > COMM_DIRECT)
+		return broadcast_tree(comm, op, err);
 	if (comm->rank != op->root)
 		add_transfer(op, op->root, op->buffer, op->bytes, 1);
 	for (int to = 0; comm->rank == op->root && to < comm->size; to++)

@@ -364,14 +364,14 @@ static int cross_check(struct ddp *ddp, struct err *err)
 	return 0;
 }
 
-/* With segments the message goes as a reduction, so that it travels beside the last bucket's
- * sums. */
+/* With segments the message goes as a reduction, so that it travels beside the last bucket's sums;
+ * but not from many ranks, each of which would send as many messages. */
 static comm_ticket queue_control(struct ddp *ddp, const char *label)
 {
 	const struct ddp_plan *plan = &ddp->plan;
 	int count = 0;
 
-	if (!ddp->segmented)
+	if (!ddp->segmented || plan->world > COMM_DIRECT)
 		return comm_allgather(ddp->comm, label, ddp->own_message, ddp->messages,
 			ddp->message_bytes);
 	for (int step = 1; step < plan->world; step++) {

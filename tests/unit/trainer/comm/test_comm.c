@@ -89,7 +89,7 @@ static int body_collectives(struct comm *comm, void *arg, struct err *err)
 	unsigned char *mine = malloc(sizes[4]);
 	float *sums = malloc(MEGABYTE);
 
-	for (size_t i = 0; i < sizeof sizes / sizeof sizes[0]; i++) {
+	for (size_t i = 0; i < (world > COMM_DIRECT ? 4 : 5); i++) {
 		fill(mine, sizes[i], me, 99);
 		memset(all, 0, (size_t)world * sizes[i]);
 		if (comm_wait(comm, comm_allgather(comm, "test", mine, all, sizes[i]), err) < 0)
@@ -157,6 +157,15 @@ static void test_collectives(void **state)
 {
 	for (int size = 1; size <= 5; size += 2)
 		run_ok(size, body_collectives, NULL);
+}
+
+/* Among many ranks they take steps that double what has come; also where the ranks are no power of
+ * two. */
+static void test_collectives_of_many(void **state)
+{
+	run_ok(COMM_DIRECT, body_collectives, NULL);
+	run_ok(COMM_DIRECT + 1, body_collectives, NULL);
+	run_ok(COMM_DIRECT + 8, body_collectives, NULL);
 }
 
 /* ---- sums on their way ---- */
@@ -526,6 +535,25 @@ static void test_connections_on_demand(void **state)
 	run_ok(12, body_ring, &far);
 }
 
+/* Of 32 ranks each exchanges with the nine that are 1, 2, 4, 8 and 16 away; for a moment a pair may
+ * have two connections. */
+static int body_many(struct comm *comm, void *arg, struct err *err)
+{
+	int before = count_sockets(), world = comm_size(comm);
+	char all[WORLD_MAX], word = 'x';
+
+	if (comm_wait(comm, comm_allgather(comm, "words", &word, all, 1), err) < 0
+		|| comm_wait(comm, comm_broadcast(comm, "word", &word, 1, world - 1), err) < 0)
+		return -1;
+	WORLD_CHECK(memchr(all, 'x', 1) && count_sockets() <= before + 18);
+	return 0;
+}
+
+static void test_few_connections_of_many(void **state)
+{
+	run_ok(32, body_many, NULL);
+}
+
 /* What waits for the connection goes once it is there, though nothing ever comes back by it. */
 static int body_one_way(struct comm *comm, void *arg, struct err *err)
 {
@@ -717,6 +745,7 @@ int main(void)
 		cmocka_unit_test(test_no_interface),
 		cmocka_unit_test(test_exchange),
 		cmocka_unit_test(test_collectives),
+		cmocka_unit_test(test_collectives_of_many),
 		cmocka_unit_test(test_reduce),
 		cmocka_unit_test(test_reduce_in_turn),
 		cmocka_unit_test(test_pass_on),
@@ -725,6 +754,7 @@ int main(void)
 		cmocka_unit_test(test_uneven_end),
 		cmocka_unit_test(test_common_end),
 		cmocka_unit_test(test_connections_on_demand),
+		cmocka_unit_test(test_few_connections_of_many),
 		cmocka_unit_test(test_one_way),
 		cmocka_unit_test(test_nothing),
 	};

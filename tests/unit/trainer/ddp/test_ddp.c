@@ -117,6 +117,7 @@ static void test_any_world(void **state)
 	check_worlds(7, 25 << 20, WORLDS(2, 3, 7));
 	check_worlds(12, 200000, WORLDS(5));
 	check_worlds(27, 1 << 20, WORLDS(4));
+	check_worlds(40, 1 << 20, WORLDS(COMM_DIRECT + 4));
 	check_worlds(16, 500000, WORLDS(3, 5));
 }
 
