@@ -25,6 +25,7 @@
 #define LISTENS 10         /* TCP_LISTEN, as /proc/net/tcp prints it */
 #define VISIT_SECONDS 10.0 /* for a message, where there is time to wait for it */
 #define READ_SECONDS 0.2   /* messages have already arrived: a silent connection may be ignored */
+#define SHARE 0.5          /* of the time left, for those who have said a part: others may follow */
 
 /* ---- in srun ---- */
 
@@ -103,19 +104,25 @@ static void listen_to(struct end_visitor *visitor)
 	}
 }
 
-static void listen_to_all(struct end_visitor *visitors, int count, struct deadline deadline)
+/* Who has said the first part of a message is waited for until `end`, who has said nothing until
+ * `silent`, or as long as something comes. */
+static void listen_to_all(struct end_visitors *visitors, const char *secret, struct deadline silent,
+	struct deadline end)
 {
-	for (;;) {
+	for (int came = 1;;) {
 		struct pollfd polled[END_VISITORS];
-		int waiting = 0;
-		for (int i = 0; i < count; i++) {
-			listen_to(&visitors[i]);
-			polled[i] = (struct pollfd) { visitors[i].done ? -1 : visitors[i].fd, POLLIN, 0 };
-			waiting += !visitors[i].done;
+		bool waiting = false, speaking = false;
+		for (int i = 0; i < visitors->count; i++) {
+			struct end_visitor *visitor = &visitors->all[i];
+			listen_to(visitor);
+			polled[i] = (struct pollfd) { visitor->done ? -1 : visitor->fd, POLLIN, 0 };
+			waiting |= !visitor->done;
+			speaking |= !visitor->done && end_begins(visitor->bytes, visitor->used, secret);
 		}
-		if (!waiting || deadline_passed(deadline))
+		struct deadline until = speaking ? end : silent;
+		if (!waiting || deadline_passed(end) || (came <= 0 && deadline_passed(until)))
 			return;
-		poll(polled, (nfds_t)count, (int)(deadline_left(deadline) * 1e3) + 1);
+		came = poll(polled, (nfds_t)visitors->count, (int)(deadline_left(until) * 1e3) + 1);
 	}
 }
 
@@ -146,8 +153,8 @@ static int take_batch(const struct end_channel *channel, struct deadline end,
 	double seconds = deadline_left(end);
 	visitors.count = 0;
 	accept_waiting(channel, &visitors);
-	listen_to_all(visitors.all, visitors.count,
-		deadline_in(seconds < READ_SECONDS ? seconds : READ_SECONDS));
+	listen_to_all(&visitors, channel->secret,
+		deadline_in(seconds < READ_SECONDS ? seconds : READ_SECONDS), deadline_in(SHARE * seconds));
 	for (int i = 0; i < visitors.count; i++) {
 		enum end_message kind =
 			end_read(visitors.all[i].bytes, visitors.all[i].used, channel->secret, &report);

@@ -39,7 +39,7 @@ int end_channel_open(struct end_channel *channel, const uint16_t *range,
 	char value[END_CHANNEL_VALUE_SIZE], struct err *err);
 
 /* For srun's line: takes the messages that have arrived, for at most `seconds`, and closes the
- * channel. */
+ * channel. Only who has begun a message is waited for, and for no more than half of that time. */
 void end_channel_collect(struct end_channel *channel, double seconds, struct first_end *state);
 
 /* ---- in muster-run ---- */

@@ -12,6 +12,7 @@
 #include "plugin/task_end.h"
 
 #define START "muster-end 1 "
+#define START_SIZE (sizeof START + END_SECRET_SIZE + 1)
 #define RANKS_MAX (1 << 24)
 
 /* ---- the messages ---- */
@@ -104,15 +105,28 @@ static enum end_message read_step(char *rest, struct task_report *report)
 	return END_STEP;
 }
 
+/* What every message with that secret begins with. Returns its length. */
+static size_t write_start(const char *secret, char out[START_SIZE])
+{
+	return (size_t)snprintf(out, START_SIZE, START "%s ", secret);
+}
+
+bool end_begins(const char *bytes, size_t size, const char *secret)
+{
+	char start[START_SIZE];
+	size_t length = write_start(secret, start);
+	return size > 0 && memcmp(bytes, start, size < length ? size : length) == 0;
+}
+
 enum end_message end_read(const char *bytes, size_t size, const char *secret,
 	struct task_report *report)
 {
-	char text[END_MESSAGE_MAX + 1], start[sizeof START + END_SECRET_SIZE + 1];
+	char text[END_MESSAGE_MAX + 1], start[START_SIZE];
 	if (size == 0 || size > END_MESSAGE_MAX || bytes[size - 1] != '\n')
 		return END_BAD;
 	memcpy(text, bytes, size - 1);
 	text[size - 1] = '\0';
-	size_t length = (size_t)snprintf(start, sizeof start, START "%s ", secret);
+	size_t length = write_start(secret, start);
 	if (strlen(text) != size - 1 || strchr(text, '\n') || strncmp(text, start, length) != 0)
 		return END_BAD;
 	if (strcmp(text + length, "running") == 0)

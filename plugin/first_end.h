@@ -39,6 +39,9 @@ size_t end_write_step(const char *secret, uint32_t step, const char *node,
 enum end_message end_read(const char *bytes, size_t size, const char *secret,
 	struct task_report *report);
 
+/* Whether these bytes may be the first of a message with that secret; no byte is none. */
+bool end_begins(const char *bytes, size_t size, const char *secret);
+
 /* What is known of a step's end. Start with zeros. A value. */
 struct first_end {
 	bool found, told, running;

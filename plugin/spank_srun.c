@@ -18,7 +18,9 @@
 #include "plugin/spank_task.h"
 #include "slurm/slurm_compat.h"
 
-#define COLLECT_SECONDS 1.0 /* messages have already arrived, possibly among those of strangers */
+/* Messages have already arrived, possibly among those of strangers. Half of it is as long as a node
+ * tries to send one. */
+#define COLLECT_SECONDS 3.0
 
 static struct {
 	struct spank_args args;

@@ -6,6 +6,7 @@
 
 #include <arpa/inet.h>
 #include <netinet/in.h>
+#include <pthread.h>
 #include <setjmp.h>
 #include <signal.h>
 #include <stdarg.h>
@@ -54,11 +55,16 @@ static int begin(void **state)
 		|| !end_address_read("127.0.0.1", value, &address);
 }
 
+static size_t write_end(int rank, int wait_status, char message[END_MESSAGE_MAX])
+{
+	const struct task_report report = { rank, 8, wait_status, "n1", "", 0 };
+	return end_write_report(address.secret, &report, message);
+}
+
 static void tell(int rank, int wait_status)
 {
 	char message[END_MESSAGE_MAX];
-	const struct task_report report = { rank, 8, wait_status, "n1", "", 0 };
-	size_t size = end_write_report(address.secret, &report, message);
+	size_t size = write_end(rank, wait_status, message);
 	assert_int_equal(say(message, size), 0);
 }
 
@@ -85,7 +91,7 @@ static void the_order_of_arrival_is_kept(void **state)
 	struct first_end end = { 0 };
 	for (int rank = 7; rank > 0; rank--)
 		tell(rank, SIGKILL);
-	collect(&channel, 1, &end);
+	collect(&channel, HANG_SECONDS, &end);
 	assert_true(end.found);
 	assert_int_equal(end.first.rank, 7);
 	assert_false(end.running);
@@ -99,7 +105,7 @@ static void more_than_a_batch_is_taken(void **state)
 		tell(rank % 8, SIGTERM);
 	tell(3, EXITED(1));
 	tell_running();
-	collect(&channel, 1, &end);
+	collect(&channel, HANG_SECONDS, &end);
 	assert_int_equal(end.first.rank, 3);
 	assert_true(end.running);
 }
@@ -114,7 +120,7 @@ static void strangers_change_nothing(void **state)
 	for (int i = 0; i < 300; i++)
 		open[n++] = visit("", 0); /* says nothing, and stays */
 	open[n++] = visit(noise, sizeof noise);
-	open[n++] = visit("muster-end 1 ", 13);
+	open[n++] = visit("muster-end 2 ", 13);
 	open[n++] = visit("GET / HTTP/1.0\r\n\r\n", 18);
 	open[n++] = visit("muster-end 1 00000000000000000000000000000000 end 1 8 9 n9 \n", 60);
 	open[n++] = visit("muster-end 1 00000000000000000000000000000000 running\n", 54);
@@ -126,6 +132,59 @@ static void strangers_change_nothing(void **state)
 	assert_true(clock_now() - began < 30); /* one after the other: a minute */
 	while (n > 0)
 		close(open[--n]);
+}
+
+/* What a rank says, with pauses in which a silent one is given up. */
+struct slow_end {
+	int fd;
+	size_t size, said;
+	char message[END_MESSAGE_MAX];
+};
+
+static void *go_on(void *arg)
+{
+	struct slow_end *slow = arg;
+	ssize_t sent = 0;
+	for (; slow->said < slow->size && sent >= 0; slow->said += sent > 0 ? (size_t)sent : 0) {
+		size_t left = slow->size - slow->said;
+		usleep(500000);
+		sent = send(slow->fd, slow->message + slow->said, left < 20 ? left : 20, MSG_NOSIGNAL);
+	}
+	return NULL;
+}
+
+static void who_has_begun_is_heard_out(void **state)
+{
+	struct slow_end slow = { .said = 5 };
+	struct first_end end = { 0 };
+	pthread_t thread;
+	int silent = visit("", 0);
+	double began = clock_now();
+	slow.size = write_end(6, EXITED(1), slow.message);
+	slow.fd = visit(slow.message, slow.said);
+	tell(3, EXITED(2));
+	assert_int_equal(pthread_create(&thread, NULL, go_on, &slow), 0);
+	collect(&channel, HANG_SECONDS, &end);
+	assert_int_equal(pthread_join(thread, NULL), 0);
+	assert_int_equal(end.first.rank, 6);
+	assert_int_equal(end.own, 2);
+	/* Nobody has waited for the silent one. */
+	assert_true(clock_now() - began < HANG_SECONDS / 2.0);
+	close(silent);
+	close(slow.fd);
+}
+
+/* Who says no more keeps nobody from being heard, not even those of another batch. */
+static void who_never_ends_is_given_up(void **state)
+{
+	struct first_end end = { 0 };
+	int half = visit("muster-end 1 ", 13);
+	for (int i = 0; i < END_VISITORS; i++)
+		tell(i % 8, SIGTERM);
+	tell(3, EXITED(1));
+	collect(&channel, HANG_SECONDS / 20.0, &end);
+	assert_int_equal(end.first.rank, 3);
+	close(half);
 }
 
 static void nobody_waits_for_an_srun_that_is_gone(void **state)
@@ -218,6 +277,8 @@ int main(void)
 		TEST(the_order_of_arrival_is_kept),
 		TEST(more_than_a_batch_is_taken),
 		TEST(strangers_change_nothing),
+		TEST(who_has_begun_is_heard_out),
+		cmocka_unit_test_setup(who_never_ends_is_given_up, begin),
 		TEST(nobody_waits_for_an_srun_that_is_gone),
 		TEST(a_port_of_the_site_is_taken),
 		TEST(few_ports_of_the_site_are_left_to_srun),

@@ -125,6 +125,20 @@ static void what_is_no_message_is_refused(void **state)
 	assert_int_equal(got.rank, 7);
 }
 
+static void every_part_begins_a_message(void **state)
+{
+	static const char whole[] = "muster-end 1 " SECRET " end 0 1 9 n1 \n";
+	char wrong[sizeof whole];
+	assert_false(end_begins("", 0, SECRET));
+	for (size_t size = 1; size < sizeof whole; size++) {
+		assert_true(end_begins(whole, size, SECRET));
+		memcpy(wrong, whole, sizeof wrong);
+		wrong[size - 1] ^= 1;
+		assert_int_equal(end_begins(wrong, size, SECRET),
+			size > strlen("muster-end 1 " SECRET " "));
+	}
+}
+
 /* Ends of ranks in the order of their arrival, up to the first status of 0; -1: nobody failed. */
 static const struct {
 	struct {
@@ -205,6 +219,7 @@ int main(void)
 		cmocka_unit_test(the_longest_report_fits),
 		cmocka_unit_test(words_become_one_printable_line),
 		cmocka_unit_test(what_is_no_message_is_refused),
+		cmocka_unit_test(every_part_begins_a_message),
 		cmocka_unit_test(the_first_is_judged),
 		cmocka_unit_test(the_line_says_it_all),
 	};
