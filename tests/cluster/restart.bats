@@ -48,7 +48,7 @@ has_saved() {
     local from newest
     read -ra from < <(started "$1" step 2>/dev/null) && [ ${#from[@]} -gt "$2" ] || return 1
     newest=$(printf '%s\n' "$JOBS/$1"/step-* | sed -n 's/.*step-0*//p' | sort -n | tail -n 1)
-    [ "${newest:-0}" -gt "${from[$2]}" ]
+    [ "${newest:--1}" -gt "${from[$2]}" ] # -1: none
 }
 
 goes_on() { wait_for 60 has_saved "$1" "$2"; }
