@@ -344,7 +344,7 @@ set_kind() {
 # On a terminal: how much is left, at the pace so far.
 left() {
     local all files minutes
-    [ -n "$terminal" ] && read -r all <"$LOG/total" || return 0
+    [ -n "$terminal" ] && { read -r all <"$LOG/total"; } 2>/dev/null || return 0
     files=$((all - $(wc -l <"$LOG/done")))
     minutes=$(((SECONDS - built) * files / (all - files) / 60 + 1))
     [ $files -le 0 ] || echo "  $files files left, about $minutes min"
