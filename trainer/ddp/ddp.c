@@ -157,12 +157,12 @@ static uint64_t layout_hash(const struct tensor_table *table)
 	return value;
 }
 
-static int plan_nodes(struct ddp *ddp, const uint64_t *all, struct err *err)
+static int plan_nodes(struct ddp *ddp, const uint64_t *all, const int *nodes, struct err *err)
 {
 	AUTO_FREE int *numbers = calloc((size_t)ddp->plan.world, sizeof *numbers);
 
 	for (int rank = 0; numbers && rank < ddp->plan.world; rank++)
-		numbers[rank] = (int)all[rank * TELL_COUNT + TELL_NODE];
+		numbers[rank] = nodes ? nodes[rank] : (int)all[rank * TELL_COUNT + TELL_NODE];
 	return numbers ? ddp_nodes_make(&ddp->nodes, ddp->plan.world, numbers, err)
 				   : err_set(err, "ddp: couldn't compare the ranks: out of memory");
 }
@@ -198,7 +198,7 @@ static int agree(struct ddp *ddp, const struct ddp_config *config, struct err *e
 					"ddp: couldn't train together: %s is %" PRIu64 " on rank 0 and %" PRIu64
 					" on rank %d; start all ranks with the same options",
 					agree_names[i], all[i], all[rank * TELL_COUNT + i], rank);
-	return plan_nodes(ddp, all, err);
+	return plan_nodes(ddp, all, config->nodes, err);
 }
 
 static int prepare_buckets(struct ddp *ddp, struct err *err)

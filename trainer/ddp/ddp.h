@@ -28,6 +28,8 @@ struct ddp_config {
 	enum ddp_comm comm; /* the same on all ranks */
 	int node; /* number of this rank's node. Where nodes have several ranks that follow each other,
 				 gradients are added on each node before they leave it */
+	const int *nodes; /* [world] of all ranks, borrowed, in place of what they tell; only for worlds
+						 that do not exist (bench/worlds.sh) */
 	int late; /* 1: early pieces wait for the last slot, too; only for bench/hiding.sh, which
 				 measures what sending them early hides */
 };

@@ -7,10 +7,11 @@
 #include <stddef.h>
 #include <stdint.h>
 #include <stdlib.h>
-#include <string.h>
+#include <sys/mman.h>
 
 #include <cmocka.h>
 
+#include "tests/fakes/no_network.h"
 #include "tests/unit/trainer/comm/world_fixture.h"
 #include "tests/unit/trainer/ddp/ddp_work.h"
 #include "trainer/ddp/ddp_private.h"
@@ -179,12 +180,96 @@ static void test_bytes(void **state)
 	}
 }
 
+/* ---- a world that does not exist ---- */
+
+struct counted {
+	struct ddp_work job;
+	int nodes[WORLD_MAX];     /* the ranks' */
+	struct sent_count *ranks; /* [WORLD_MAX] what each has sent; memory that all share */
+};
+
+/* One step, with all that belongs to it. */
+static int body_counted(struct comm *comm, void *arg, struct err *err)
+{
+	struct counted *counted = arg;
+	const struct ddp_config config = { .slots = counted->job.slots,
+		.bucket_bytes = counted->job.bucket_bytes,
+		.zero = counted->job.zero,
+		.nodes = counted->nodes };
+	struct ddp *ddp = ddp_create(comm, counted->job.ops, &counted->job.table, &config, err);
+	float *arena = calloc(counted->job.table.elements, sizeof *arena);
+	struct ddp_result result;
+	double exposed = 0;
+
+	if (!ddp || !arena)
+		return -1;
+	sent_count = (struct sent_count) { .node_of = counted->nodes };
+	if (ddp_work_run_step(ddp, &counted->job, 1, ddp_work_control(comm, 1), &result, err) < 0)
+		return -1;
+	ddp_allgather_weights(ddp, arena);
+	if (ddp_whole(ddp, &exposed, err) < 0)
+		return -1;
+	counted->ranks[comm_rank(comm)] = sent_count;
+	ddp_destroy(ddp);
+	free(arena);
+	return 0;
+}
+
+static void check_alone(struct counted *counted, int world, int rank)
+{
+	const struct ident ident = { .rank = rank, .world_size = world, .node = "here" };
+	struct sent_count there = counted->ranks[rank], *here = &counted->ranks[rank];
+	struct err err = { 0 };
+	struct comm *comm = comm_open_over(&no_network, &ident, NULL, 30, &err);
+
+	assert_non_null(comm);
+	if (body_counted(comm, counted, &err) < 0)
+		fail_msg("rank %d of %d: %s", rank, world, err.text);
+	comm_close(comm);
+	assert_true(here->inside.messages > 0 || here->outside.messages > 0);
+	assert_memory_equal(&there.inside, &here->inside, sizeof there.inside);
+	assert_memory_equal(&there.outside, &here->outside, sizeof there.outside);
+}
+
+/* A rank without a network, which bench/worlds.sh asks for worlds of thousands, sends to the
+ * message and to the byte what it sends in a world of that many. */
+static void test_foreseen(void **state)
+{
+	static const struct {
+		int slots, world, nodes, larger, zero;
+	} cases[] = { { 16, 8, 4, 0, 0 }, { 16, 8, 2, 0, 1 }, { 16, 6, 2, 2, 0 }, { 24, 6, 3, 1, 1 },
+		{ 7, 5, 0, 0, 0 }, { 40, 20, 4, 0, 0 }, { 64, 64, 8, 0, 1 } };
+	struct world_rank ranks[WORLD_MAX];
+	struct counted counted;
+
+	(void)state;
+	counted.ranks = mmap(NULL, WORLD_MAX * sizeof *counted.ranks, PROT_READ | PROT_WRITE,
+		MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+	for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
+		ddp_work_make(&counted.job, cases[i].slots, 300000, 0);
+		counted.job.nodes = cases[i].nodes;
+		counted.job.larger = cases[i].larger;
+		counted.job.zero = cases[i].zero;
+		for (int rank = 0; rank < cases[i].world; rank++)
+			counted.nodes[rank] = ddp_work_node(&counted.job, cases[i].world, rank);
+		world_provider = &counting_network;
+		world_run(cases[i].world, 60, body_counted, &counted, ranks);
+		world_assert_ok(cases[i].world, ranks);
+		for (int rank = 0; rank < cases[i].world; rank++)
+			check_alone(&counted, cases[i].world, rank);
+		ddp_work_free(&counted.job);
+	}
+	world_provider = NULL;
+	munmap(counted.ranks, WORLD_MAX * sizeof *counted.ranks);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(test_all_layouts),
 		cmocka_unit_test(test_ranks_out_of_order),
 		cmocka_unit_test(test_bytes),
+		cmocka_unit_test(test_foreseen),
 	};
 	return cmocka_run_group_tests(tests, NULL, NULL);
 }
