@@ -89,7 +89,7 @@ static int body_collectives(struct comm *comm, void *arg, struct err *err)
 	unsigned char *mine = malloc(sizes[4]);
 	float *sums = malloc(MEGABYTE);
 
-	for (size_t i = 0; i < (world > COMM_DIRECT ? 4 : 5); i++) {
+	for (size_t i = 0; i < sizeof sizes / sizeof sizes[0]; i++) {
 		fill(mine, sizes[i], me, 99);
 		memset(all, 0, (size_t)world * sizes[i]);
 		if (comm_wait(comm, comm_allgather(comm, "test", mine, all, sizes[i]), err) < 0)
@@ -159,13 +159,40 @@ static void test_collectives(void **state)
 		run_ok(size, body_collectives, NULL);
 }
 
+static int body_many(struct comm *comm, void *arg, struct err *err)
+{
+	static const size_t sizes[] = { 24, 65537 };
+	int world = comm_size(comm), me = comm_rank(comm), roots[] = { 0, 5, world - 1 };
+	unsigned char *mine = malloc(sizes[1]), *all = malloc((size_t)world * sizes[1]);
+
+	for (size_t i = 0; i < 2; i++) {
+		fill(mine, sizes[i], me, 99);
+		if (comm_wait(comm, comm_allgather(comm, "test", mine, all, sizes[i]), err) < 0)
+			return -1;
+		for (int from = 0; from < world; from++)
+			if (verify(all + (size_t)from * sizes[i], sizes[i], from, 99, err) < 0)
+				return err_prefix(err, "all-gather");
+		for (int root = 0; root < 3; root++) {
+			memset(mine, 0, sizes[i]);
+			if (me == roots[root])
+				fill(mine, sizes[i], me, 77);
+			if (comm_wait(comm, comm_broadcast(comm, "test", mine, sizes[i], roots[root]), err) < 0)
+				return -1;
+			if (verify(mine, sizes[i], roots[root], 77, err) < 0)
+				return err_prefix(err, "broadcast");
+		}
+	}
+	free(mine);
+	free(all);
+	return 0;
+}
+
 /* Among many ranks they take steps that double what has come; also where the ranks are no power of
  * two. */
 static void test_collectives_of_many(void **state)
 {
-	run_ok(COMM_DIRECT, body_collectives, NULL);
-	run_ok(COMM_DIRECT + 1, body_collectives, NULL);
-	run_ok(COMM_DIRECT + 8, body_collectives, NULL);
+	run_ok(COMM_DIRECT + 1, body_many, NULL);
+	run_ok(COMM_DIRECT + 8, body_many, NULL);
 }
 
 /* ---- sums on their way ---- */
@@ -537,7 +564,7 @@ static void test_connections_on_demand(void **state)
 
 /* Of 32 ranks each exchanges with the nine that are 1, 2, 4, 8 and 16 away; for a moment a pair may
  * have two connections. */
-static int body_many(struct comm *comm, void *arg, struct err *err)
+static int body_connections(struct comm *comm, void *arg, struct err *err)
 {
 	int before = count_sockets(), world = comm_size(comm);
 	char all[WORLD_MAX], word = 'x';
@@ -551,7 +578,7 @@ static int body_many(struct comm *comm, void *arg, struct err *err)
 
 static void test_few_connections_of_many(void **state)
 {
-	run_ok(32, body_many, NULL);
+	run_ok(32, body_connections, NULL);
 }
 
 /* What waits for the connection goes once it is there, though nothing ever comes back by it. */
