@@ -13,6 +13,8 @@ PARTS=tests # the cluster and what it needs; an installation has them beside thi
 [ -d "$HERE/../tests" ] || PARTS=${HERE##*/}/tests
 # shellcheck source=tests/lib/plain_path.sh
 . "$HERE/../$PARTS/lib/plain_path.sh"
+# shellcheck source=tests/lib/bar.sh
+. "$HERE/../$PARTS/lib/bar.sh"
 TOP=$(plain_path "${HERE%/*}") || exit 1
 WORK=${MUSTER_QUICKSTART_DIR:-/var/tmp/muster-quickstart}
 REPORT=$WORK-report.html
@@ -34,15 +36,6 @@ TRAIN_ARGS="--model gpt2 --layers 4 --width 128 --heads 4 --context 128 --vocabu
 	--validate-every 50 --ckpt-every 25 --seed 2718"
 
 say() { printf 'quickstart: %s\n' "$*"; }
-
-# bar WHAT DONE TOTAL: on a terminal, draws how far it is. WHAT alone wipes it.
-bar() {
-	[ -t 1 ] || return 0
-	[ $# -gt 1 ] || { printf '\r\033[K'; return; }
-	local done=$(($2 < $3 ? $2 : $3)) hashes='##############################'
-	local dots='..............................'
-	printf '\r%s [%s%s] %d of %d\033[K' "$1" "${hashes:0:30*done/$3}" "${dots:30*done/$3}" "$2" "$3"
-}
 fail() { say "FAIL: $*"; exit 1; }
 
 clean_up() {
@@ -95,17 +88,13 @@ build() {
 	{
 		{ [ -x "$TOP/configure" ] || "$TOP/autogen.sh"; } &&
 		mkdir -p "$WORK/build" && cd "$WORK/build" &&
+		to_check "$TOP/configure" &&
 		"$TOP/configure" --prefix="$WORK/prefix" --with-cuda=no --disable-dependency-tracking &&
-		{ echo "files: $(make -n | grep -c 'echo "  CC  ')"; make -j"$(nproc)" install; }
+		to_make all && make -j"$(nproc)" install
 	} >"$WORK/build.log" 2>&1 </dev/null &
 	BUILDING=$!
 	set +m
-	while kill -0 "$BUILDING" 2>/dev/null; do
-		bar building "$(grep -c '^  CC  ' "$WORK/build.log")" \
-			"$(sed -n 's/^files: \([1-9]\)/\1/p' "$WORK/build.log" | grep . || echo 1000)"
-		sleep 0.3
-	done
-	bar building
+	watch_build "$BUILDING" "$WORK/build.log"
 	wait "$BUILDING" || { BUILDING=''; tail -30 "$WORK/build.log"; fail "the build failed"; }
 	BUILDING='' BIN=$WORK/prefix/bin PLUGIN=$WORK/prefix/lib/slurm/spank_muster.so
 }
@@ -150,7 +139,7 @@ wait_until() {
 		bar "training, step" "$(last_step "$RUN")" "$STEPS"
 		sleep 0.3
 	done
-	bar "training, step"
+	bar
 }
 passed_step() { [ "$(last_step "$1")" -ge "$2" ]; }
 job_gone() { [ -z "$(job_state "$1")" ]; }

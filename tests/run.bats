@@ -104,6 +104,53 @@ own_run() { tests/run.sh "$@" 3>&-; }
     done
 }
 
+@test "on a terminal a bar shows how far the build is, also one that is partly made; elsewhere none" {
+    command -v script >/dev/null || skip "no script(1): apt-get install bsdutils"
+    tree
+    file tests/cluster/cluster.bats 'alone" { true; }'
+    # A build goes on once the terminal, where there is one, has shown how far it is.
+    cat >shown <<'END'
+#!/bin/bash
+. ../tests/lib/wait_for.bash
+[ ! -e ../typescript ] || wait_for 20 grep -q "$1" ../typescript
+END
+    cat >configure <<'END'
+#!/bin/sh
+printf %s "checking all... " && ../shown 'configuring \[##*\] 1 of 1' && echo yes &&
+    cp ../rules Makefile
+END
+    # Three are to be made, or the two that were left.
+    cat >rules <<'END'
+all: 1.o 2.o
+check: 3.o
+install:
+stamp:
+	touch config.h; sleep 0.1; touch $@
+config.h: stamp
+	@test -f $@
+1.o: config.h
+2.o: 1.o
+3.o: 2.o
+1.o 2.o 3.o: %.o:
+	@echo "  CC      " $@; ../shown 'building \[#.*\] '$$(($* - 3 + LEFT))" of $$LEFT" && touch $@
+END
+    chmod +x shown
+    run own_run --no-install one
+    echo "$output"
+    [ "${lines[-1]}" = "2 passed, 0 failed, 0 skipped" ]
+    [[ $output != *"ing ["* ]]
+    rm -r build-tests
+    for LEFT in 3 2; do
+        export LEFT
+        # A plain sh passes none of bats' functions on.
+        SHELL=/bin/bash script -qefc "tests/run.sh --no-install" typescript >out 3>&- ||
+            { tr '\r' '\n' <out | uniq && return 1; }
+        grep -q $'\r\033\\[Ktests/cluster/cluster.bats  *1 ok' out
+        grep -q $'\r\033\\[Kbuilt after' out
+        rm build-tests/[23].o
+    done
+}
+
 @test "a watchdog that outlives its test does not keep bats waiting" {
     tree
     # As bats 1.8 leaves one behind: with its descriptors, and no parent.

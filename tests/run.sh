@@ -82,6 +82,8 @@ export MUSTER_SLURM_FAULTS=$LOG/slurm-faults # a line for each fault of Slurm's 
 passed=0 failed=0 skipped=0
 # shellcheck source=tests/lib/packages.sh
 . "$MUSTER_TOP/tests/lib/packages.sh"
+# shellcheck source=tests/lib/bar.sh
+. "$MUSTER_TOP/tests/lib/bar.sh"
 
 # ---- the end ----
 
@@ -148,6 +150,7 @@ remove_scratch() {
 # Where the run ends before the build does: make deletes what it has written by halves.
 # shellcheck disable=SC2317
 end_build() {
+    bar
     # shellcheck disable=SC2046
     kill -TERM $(run_processes) 2>/dev/null
     for _ in {1..50}; do
@@ -209,10 +212,12 @@ build() {
     [ -x "$source/configure" ] && [ "$source/configure" -nt "$source/configure.ac" ] ||
         "$source/autogen.sh" || return 1
     cd "$MUSTER_BUILD" || return 1
+    to_check "$source/configure"
     # libtool is a long script, which runs for each program: dash reads it faster. One target for
     # nvcc: no test here runs its code, and build.bats compiles for the others.
     [ -e Makefile ] || CONFIG_SHELL=/bin/sh /bin/sh "$source/configure" \
         --prefix="$MUSTER_PREFIX" --with-cuda-arch=80 ${slurm:+"--with-slurm=$slurm"} || return 1
+    [ -z "$terminal" ] || { make -s Makefile && to_make all check TESTS=; } || return 1
     # What only tests run is not worth the time of -O2.
     make -s -j"$(nproc)" && make -s -j"$(nproc)" check TESTS= CFLAGS='-g -O1' && make -s install
 }
@@ -365,6 +370,7 @@ test_file() {
     set -- "$name" ${counts[0]}
     echo >>"$LOG/done"
     [ "$((passed + $2 + $3 + $4))" = "$passed" ] || {
+        [ -z "$terminal" ] || printf '\r\033[K' # where the build's bar may be
         printf '%-52s %3d ok %3d not ok %3d skip %4d.%d s%s\n' "$@" $((tenths / 10)) \
             $((tenths % 10)) "$(left)"
         [ ${#counts[@]} -lt 2 ] || printf '%s\n' "${counts[@]:1}"
@@ -525,6 +531,7 @@ begin_alone
 echo "building in $MUSTER_BUILD"
 (build) >"$LOG/build" 2>&1 </dev/null &
 building=$!
+watch_build $building "$LOG/build"
 wait $building || fail_early build "$LOG/build"
 building=
 built=$SECONDS
