@@ -224,6 +224,33 @@ hardware_address() {
     wait_for 30 node_is n2 idle
 }
 
+@test "connections between two nodes are reset, those with others go on" {
+    # A program on n3, and one on n2 and n4 each, whose connection with it stands.
+    cluster run --node n3 timeout -k 10 "$HANG" perl -MIO::Socket -e '
+        $s = IO::Socket::INET->new(LocalPort => 7778, Listen => 2, ReuseAddr => 1) or die;
+        push @c, $s->accept for 1 .. 2;
+        select undef, undef, undef, 0.1 until -e "over"' 3>&- &
+    serves() { cluster run --node n3 ss -tln | grep -q :7778; }
+    wait_for 10 serves
+    hold() {
+        cluster run --node "$1" timeout -k 10 "$HANG" perl -MIO::Socket -e '
+            $c = IO::Socket::INET->new("n3:7778") or die;
+            print "connected\n"; STDOUT->flush;
+            print defined $c->sysread($_, 1) ? "end" : $!, "\n"' >"$JOBS/held-$1" 3>&- &
+        wait_for 10 grep -q connected "$JOBS/held-$1"
+    }
+    hold n2
+    hold n4
+    cluster reset n3 n2
+    wait_for 10 grep -q 'Connection reset by peer' "$JOBS/held-n2"
+    run cluster reset n3 n2
+    [ "$status" -eq 1 ]
+    [[ $output = *"couldn't reset a connection from n3 to n2"* ]]
+    touch "$JOBS/over"
+    wait
+    [ "$(cat "$JOBS/held-n4")" = $'connected\nend' ]
+}
+
 @test "a shaped link carries no more than its rate" {
     head -c 1000000 /dev/urandom >"$JOBS/bytes"
     # Milliseconds to read 1 MB from a program on another node.

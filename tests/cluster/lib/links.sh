@@ -51,6 +51,15 @@ links_set() {
     links_ip ctl link set "$1" "$2" || die "couldn't set the link of $1 $2" "$STATE/log/links.log"
 }
 
+# links_reset NODE NODE: the kernel of the first ends them. Without CONFIG_INET_DIAG_DESTROY ss says
+# nothing, and ends none.
+links_reset() {
+    local ended
+    ended=$(space_run "$1" ss -HKt state established dst "[$(node_address "$2")]" \
+        2>>"$STATE/log/links.log") && [ -n "$ended" ] ||
+        die "couldn't reset a connection from $1 to $2: there is none, or this kernel can't"
+}
+
 # links_shape NODE RATE DELAY, or NODE off: both directions alike.
 links_shape() {
     local name=$1 rate=$2 delay=${3-}
