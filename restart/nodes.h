@@ -13,7 +13,7 @@ struct node {
 	int fd;           /* the connection that its slurmstepd holds; -1: none */
 	bool used;        /* the present step runs there */
 	bool heard;       /* it has told of the end of a rank of that step, or of its own part of it */
-	bool lost;        /* that connection broke */
+	bool lost;        /* that connection broke, other than by a reset */
 	bool unreachable; /* Slurm calls it down, or its slurmd does not answer */
 	bool out;         /* no step gets it any more */
 };

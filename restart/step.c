@@ -75,14 +75,15 @@ static bool heard(void *arg, enum end_message kind, const struct task_report *re
 	return false;
 }
 
-/* The end of a connection is that of the node's part of the step; an error, that of the node. */
+/* The end of a connection is that of the node's part of the step; an error, that of the node, but
+ * for a reset: who sends one answers, and the ranks may not have met it. */
 static void look_at(struct node *node)
 {
 	char byte;
 	ssize_t n = recv(node->fd, &byte, 1, MSG_DONTWAIT);
 	if (n > 0 || (n < 0 && (errno == EAGAIN || errno == EINTR)))
 		return;
-	node->lost = n < 0;
+	node->lost = n < 0 && errno != ECONNRESET;
 	node->heard |= n == 0;
 	close(node->fd);
 	node->fd = -1;

@@ -114,6 +114,16 @@ ends_in_place() {
     [ "$(started cut nodes)" = "n[1-4] n[1,3-4]" ]
 }
 
+@test "links are reset, that with the batch host too: no node is left out" {
+    start reset
+    cluster reset n3 n2
+    goes_on reset 1
+    cluster reset n3 n1
+    goes_on reset 2
+    ends_in_place reset
+    [ "$(started reset nodes)" = "n[1-4] n[1-4] n[1-4]" ]
+}
+
 @test "a rank that is only slow is not taken for dead" {
     LAUNCHER="muster-run --silence=2 --" start slow
     read -r _ pid < <(train_rank "$job" 3)

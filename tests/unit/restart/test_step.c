@@ -1,11 +1,17 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* restart: which ends of a step are followed by another. */
+/* restart: which ends of a step are followed by another, and which nodes are gone. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
 #include <stdint.h>
 #include <cmocka.h>
+#include <arpa/inet.h>
+#include <netinet/in.h>
+#include <signal.h>
 #include <string.h>
+#include <sys/signalfd.h>
+#include <sys/socket.h>
+#include <unistd.h>
 
 #include "restart/step.h"
 
@@ -46,10 +52,55 @@ static void a_step_is_judged_by_its_ranks_and_its_status(void **state)
 	}
 }
 
+/* One end of a connection whose other end is closed: in order, or by a RST. */
+static int ended_connection(bool reset)
+{
+	struct sockaddr_in address = { .sin_family = AF_INET,
+		.sin_addr.s_addr = htonl(INADDR_LOOPBACK) };
+	socklen_t size = sizeof address;
+	const struct linger at_once = { .l_onoff = 1 };
+	int listener = socket(AF_INET, SOCK_STREAM, 0), fd = socket(AF_INET, SOCK_STREAM, 0);
+	assert_int_equal(bind(listener, (struct sockaddr *)&address, size), 0);
+	assert_int_equal(listen(listener, 1), 0);
+	assert_int_equal(getsockname(listener, (struct sockaddr *)&address, &size), 0);
+	assert_int_equal(connect(fd, (struct sockaddr *)&address, size), 0);
+	int other = accept(listener, NULL, NULL);
+	if (reset)
+		setsockopt(other, SOL_SOCKET, SO_LINGER, &at_once, sizeof at_once);
+	close(other);
+	close(listener);
+	return fd;
+}
+
+static void a_connection_that_was_reset_is_not_the_end_of_its_node(void **state)
+{
+	struct err err;
+	struct node all[] = {
+		{ .name = "n1", .used = true, .fd = ended_connection(false) },
+		{ .name = "n2", .used = true, .fd = ended_connection(true) },
+	};
+	struct nodes nodes = { .all = all, .count = 2 };
+	struct step step = { .nodes = &nodes, .silence = 10 };
+	char *argv[] = { (char *)"sh", (char *)"-c", (char *)"sleep 0.3; exit 3", NULL };
+	sigset_t set;
+	sigemptyset(&set);
+	sigaddset(&set, SIGCHLD);
+	sigprocmask(SIG_BLOCK, &set, NULL);
+	step.signals = signalfd(-1, &set, SFD_CLOEXEC | SFD_NONBLOCK);
+	assert_int_equal(step_start(&step, argv, NULL, &err), 0);
+	assert_int_equal(step_wait(&step, &err), 0);
+	close(step.signals);
+	assert_int_equal(step.status, 3);
+	assert_false(step.killed);
+	assert_true(all[0].heard && !all[0].lost);
+	assert_true(!all[1].heard && !all[1].lost);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(a_step_is_judged_by_its_ranks_and_its_status),
+		cmocka_unit_test(a_connection_that_was_reset_is_not_the_end_of_its_node),
 	};
 	return cmocka_run_group_tests(tests, NULL, NULL);
 }
