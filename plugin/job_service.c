@@ -127,8 +127,8 @@ static int launch(const struct job_service *plan, int bound, struct job_note *no
 	argv[n++] = "--syslog";
 	argv[n++] = "--bound";
 	if (plan->attempt >= 0) {
-		snprintf(alive, sizeof alive, "%s --deadline=30 --running %u %d", plan->requeue, plan->job,
-			plan->attempt);
+		snprintf(alive, sizeof alive, "%s --deadline=30 --running --deserted %u %d", plan->requeue,
+			plan->job, plan->attempt);
 		argv[n++] = "--alive";
 		argv[n++] = alive;
 	}

@@ -37,7 +37,7 @@ struct options {
 	struct breaker breaker;
 	double deadline, settle;
 	const char *final, *node;
-	bool quiet, running, runs, times, taken, later, leaving;
+	bool quiet, running, runs, times, taken, later, leaving, deserted;
 	int arguments;
 };
 
@@ -59,6 +59,7 @@ enum {
 	KEY_ASKED,
 	KEY_LATER,
 	KEY_LEAVING,
+	KEY_DESERTED,
 	KEY_DEADLINE
 };
 
@@ -69,6 +70,10 @@ static const struct argp_option option_table[] = {
 		0 },
 	{ "running", KEY_RUNNING, NULL, 0,
 		"change nothing: exit with 0 if that attempt runs or completes, with 1 if not", 0 },
+	{ "deserted", KEY_DESERTED, NULL, 0,
+		"with --running: put the job back if Slurm goes on with it without the node of its script "
+		"(sbatch --no-kill)",
+		0 },
 	{ "runs", KEY_RUNS, NULL, 0,
 		"change nothing: print yes if any attempt of the job runs or completes, else no", 0 },
 	{ "times", KEY_TIMES, NULL, 0,
@@ -151,6 +156,7 @@ static bool *flag_of(struct options *options, int key)
 	case KEY_LOST: return &options->end.lost;
 	case KEY_LATER: return &options->later;
 	case KEY_LEAVING: return &options->leaving;
+	case KEY_DESERTED: return &options->deserted;
 	case 'q': return &options->quiet;
 	default: return NULL;
 	}
@@ -194,6 +200,8 @@ static error_t parse_option(int key, char *arg, struct argp_state *state)
 			argp_error(state, "--leaving needs --node");
 		if (options->final && options->end.step < 0)
 			argp_error(state, "--final needs --step");
+		if (options->deserted && !options->running)
+			argp_error(state, "--deserted needs --running");
 		if (only_looks(options) && (options->status >= 0 || options->end.step >= 0))
 			argp_error(state, "--running, --runs and --times go with JOB and ATTEMPT alone");
 		return 0;
@@ -382,6 +390,20 @@ static int act(const struct options *options, bool *left_out, struct err *err)
 	return status;
 }
 
+static void bring_back(const struct requeue_job *job, const struct options *options)
+{
+	char reason[300];
+	struct err err;
+	if (!job->deserted
+		|| requeue_decide(job, &options->end, reason, sizeof reason) != REQUEUE_SUBMIT)
+		return;
+	if (requeue_submit(job, REQUEUE_SUBMIT, &err) < 0)
+		say("%s", err.text);
+	else
+		say("job %u is put back in the queue after attempt %d: the node of its script is gone",
+			job->id, options->end.attempt);
+}
+
 /* Looks once: callers of these options ask repeatedly. An unknown answer is neither yes nor no. */
 static int look(const struct options *options)
 {
@@ -402,6 +424,8 @@ static int look(const struct options *options)
 		puts(runs ? "yes" : "no");
 	if (options->times && found)
 		printf("%.0f %.0f %.0f\n", job.submitted, job.began, job.ends);
+	if (found && options->deserted)
+		bring_back(&job, options);
 	if (found)
 		requeue_clear(&job);
 	return options->runs || (options->times ? found : runs) ? EXIT_OK : EXIT_FAULT;

@@ -10,6 +10,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "common/hostlist.h"
 #include "slurm/slurm_compat.h"
 
 #define NOTE_START "muster: attempt "
@@ -119,6 +120,17 @@ enum requeue_action requeue_decide(const struct requeue_job *job, const struct r
 	return REQUEUE_NOTHING;
 }
 
+bool requeue_deserted(const char *nodes, long count, const char *batch_host)
+{
+	char node[256];
+	if (!nodes || !batch_host || !batch_host[0] || count <= 0)
+		return false;
+	for (long i = 0; i < count; i++)
+		if (hostlist_nth(nodes, i, node, sizeof node) < 0 || strcmp(node, batch_host) == 0)
+			return false;
+	return true;
+}
+
 bool requeue_attempt_runs(const struct requeue_job *job, int attempt)
 {
 	/* A requeue raises the attempt at once, while the nodes of the attempt before are still being
@@ -173,6 +185,8 @@ static void read_job(const slurm_job_info_t *info, struct requeue_job *job)
 		.requeueable = info->requeue != 0,
 		.completing = (info->job_state & JOB_COMPLETING) != 0,
 		.preempted = info->preempt_time != 0,
+		.deserted = info->batch_flag
+			&& requeue_deserted(info->nodes, (long)info->num_nodes, info->batch_host),
 		.ends = (double)info->end_time,
 		.began = (double)info->start_time,
 		.submitted = (double)info->submit_time,

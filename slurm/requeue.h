@@ -29,6 +29,7 @@ struct requeue_job {
 	bool completing;  /* something of its present attempt still runs on its nodes */
 	bool preempted;   /* it is in the grace time of a preemption */
 	bool draining;    /* requeue_look_at_node found that one of its nodes is being drained */
+	bool deserted;    /* Slurm has taken the node of its script away: see requeue_deserted */
 	double ends;      /* when its time limit comes, seconds since the epoch */
 	double began;     /* start of its present attempt, seconds since the epoch */
 	double submitted; /* when it came into the queue for that attempt, seconds since the epoch */
@@ -97,6 +98,11 @@ bool requeue_is_counted(const char *comment, int attempt);
 
 /* The comment with that count in place of an older one; memory as with requeue_note. */
 char *requeue_count(const char *comment, int vain, int attempt);
+
+/* Whether the node that ran a job's script is none of its nodes, of which there are `count`. If
+ * that node dies, Slurm requeues a job; one with --no-kill goes on without it, though nothing is
+ * left that would begin or end a step. False where the list can't be read. A pure function. */
+bool requeue_deserted(const char *nodes, long count, const char *batch_host);
 
 /* Whether something of attempt `attempt` may still run on the job's nodes: until all their epilogs
  * have ended. A pure function. */

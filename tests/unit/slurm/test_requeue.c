@@ -257,6 +257,24 @@ static void an_attempt_runs_until_its_nodes_are_clean(void **state)
 	}
 }
 
+static void a_job_without_the_node_of_its_script_is_deserted(void **state)
+{
+	assert_true(requeue_deserted("n[2-4]", 3, "n1"));
+	assert_true(requeue_deserted("n2", 1, "n1"));
+	assert_true(requeue_deserted("n[10-12],m1", 4, "n1"));
+	assert_false(requeue_deserted("n[1-4]", 4, "n1"));
+	assert_false(requeue_deserted("m[1-2],n1", 3, "n1"));
+	/* It has none yet, or none any more. */
+	assert_false(requeue_deserted(NULL, 0, NULL));
+	assert_false(requeue_deserted("", 0, "n1"));
+	assert_false(requeue_deserted("n[2-4]", 3, NULL));
+	assert_false(requeue_deserted("n[2-4]", 3, ""));
+	/* Who can't read the list knows nothing. */
+	assert_false(requeue_deserted("n[2-4]", 4, "n1"));
+	assert_false(requeue_deserted("n[0-1]x[0-1]", 4, "n0x1"));
+	assert_false(requeue_deserted("n[2-", 3, "n1"));
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -267,6 +285,7 @@ int main(void)
 		cmocka_unit_test(a_step_that_ended_for_good_stays_ended),
 		cmocka_unit_test(an_end_counts_for_later_ones),
 		cmocka_unit_test(an_attempt_runs_until_its_nodes_are_clean),
+		cmocka_unit_test(a_job_without_the_node_of_its_script_is_deserted),
 		cmocka_unit_test(a_note_keeps_the_users_comment_and_replaces_older_notes),
 		cmocka_unit_test(attempts_in_vain_are_counted_in_a_row),
 		cmocka_unit_test(count_and_note_stand_side_by_side),
