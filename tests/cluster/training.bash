@@ -88,11 +88,11 @@ train_submit() {
         "${options[@]}" train.sh "$name" "$@"
 }
 
-# pace MILLISECONDS: what each step of the trainings that are submitted from now on takes at least,
-# until another pace is set.
+# pace MILLISECONDS [LAST]: what each step of the trainings that are submitted from now on takes at
+# least, until another pace is set; and no step after LAST ends before that.
 pace() {
     export STEPS_PACE=$JOBS/pace
-    echo "$1" >"$JOBS/pace.new" && mv "$JOBS/pace.new" "$JOBS/pace"
+    echo "$*" >"$JOBS/pace.new" && mv "$JOBS/pace.new" "$JOBS/pace"
 }
 
 # The last step that the newest attempt has logged; 0 for none.

@@ -4,7 +4,8 @@
  * costs no processor time. With STEPS_AFTER, it waits there until that file is there: what is to
  * happen before a step can't come too late. It looks for the line anywhere in what is written:
  * after a full disk one write has the lines of several steps, and may begin in the middle of one.
- * With STEPS_PACE, a file, the milliseconds are those in it, read for each step.
+ * With STEPS_PACE, a file, the milliseconds are those in it, read for each step. Where a number
+ * follows them, no step after that one ends until the file has another.
  * With CLOCK_FILE, the time of day is ahead by the seconds that this file has. */
 #define _GNU_SOURCE
 #include <dlfcn.h>
@@ -16,17 +17,34 @@
 
 static const char LINE[] = "{\"step\":";
 
-/* Of a step: what the file PACE has, else `otherwise`. */
-static useconds_t milliseconds_of(const char *otherwise, const char *pace)
+struct pace {
+	unsigned long milliseconds, last;
+};
+
+/* What the file has, else `otherwise`. */
+static struct pace read_pace(const char *otherwise, const char *path)
 {
-	int file = pace ? open(pace, O_RDONLY | O_CLOEXEC) : -1;
-	char text[16] = "";
+	int file = path ? open(path, O_RDONLY | O_CLOEXEC) : -1;
+	char text[40] = "", *rest;
 
 	if (file >= 0 && read(file, text, sizeof text - 1) > 0)
 		otherwise = text;
 	if (file >= 0)
 		close(file);
-	return (useconds_t)strtoul(otherwise, NULL, 10);
+	unsigned long milliseconds = strtoul(otherwise, &rest, 10);
+	return (struct pace) { milliseconds, strtoul(rest, NULL, 10) };
+}
+
+static void keep_pace(const char *milliseconds, const char *data, size_t size)
+{
+	const char *path = getenv("STEPS_PACE"), *line = memmem(data, size, LINE, strlen(LINE));
+	struct pace pace = read_pace(milliseconds, path);
+
+	usleep((useconds_t)(1000 * pace.milliseconds));
+	while (pace.last > 0 && strtoul(line + strlen(LINE), NULL, 10) > pace.last) {
+		usleep(10000);
+		pace = read_pace(milliseconds, path);
+	}
 }
 
 __attribute__((visibility("default"))) ssize_t write(int fd, const void *data, size_t size)
@@ -37,7 +55,7 @@ __attribute__((visibility("default"))) ssize_t write(int fd, const void *data, s
 	const int is_line = (milliseconds || gate) && memmem(data, size, LINE, strlen(LINE));
 
 	if (is_line && milliseconds)
-		usleep(1000 * milliseconds_of(milliseconds, getenv("STEPS_PACE")));
+		keep_pace(milliseconds, data, size);
 	while (is_line && gate && access(gate, F_OK) < 0)
 		usleep(10000);
 	return true_write(fd, data, size);
