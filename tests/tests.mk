@@ -248,7 +248,8 @@ EXTRA_DIST += tests/ptxas.bats tests/ptxas.py tests/ptxas.tsv
 .PHONY: check-ptxas fuzz lint lint-flags shim
 EXTRA_DIST += tests/lint.sh tests/lint.bats tests/lib/analyzer.h
 EXTRA_DIST += tests/sanitize.bats tests/sanitize_threads.bats tests/hardening.bats \
-	tests/notice.bats tests/cluster/spot.bats tests/cluster/restart.bats tests/lib/metadata_server.py \
+	tests/notice.bats tests/cluster/spot.bats tests/cluster/restart.bats \
+	tests/cluster/restart.bash tests/cluster/restart_long.bats tests/lib/metadata_server.py \
 	tests/descriptors.bats tests/network.bats tests/cluster/addresses.bats \
 	tests/cluster/groups.bats \
 	tests/fuzz.bats tests/fuzz/run.sh tests/fuzz/fuzz_input.h tests/fuzz/fuzz_npy.c \

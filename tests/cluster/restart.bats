@@ -6,6 +6,7 @@
 bats_require_minimum_version 1.5.0
 load helpers
 load training
+load restart
 
 setup_file() {
     export MUSTER_CLUSTER_GRACE=60 MUSTER_CLUSTER_KILLWAIT=5
@@ -26,47 +27,6 @@ teardown() {
     cluster_explain
     [ -n "${BATS_TEST_COMPLETED-}" ] || [ -z "${node-}" ] ||
         { cluster heal "$node" && cluster start-node "$node"; } >/dev/null 2>&1 || :
-}
-
-# start NAME SBATCH-OPTION…: by $LAUNCHER; sets $job, and waits for a checkpoint.
-start() {
-    job=$(LAUNCHER=${LAUNCHER-muster-run --} train_submit "$1" "${@:2}" -- --ckpt-every 5)
-    goes_on "$1" 0
-}
-
-# started NAME FIELD: what each start of a run has recorded, with spaces between.
-started() {
-    python3 - "$JOBS/$1/attempts.jsonl" "$2" <<'END'
-import json, sys
-print(*(r.get(sys.argv[2], 0) for r in map(json.loads, open(sys.argv[1])) if r["event"] == "start"))
-END
-}
-
-# has_saved NAME START: the start of that number (0 for the first) has made a newer checkpoint than
-# that from which it began.
-has_saved() {
-    local from newest
-    read -ra from < <(started "$1" step 2>/dev/null) && [ ${#from[@]} -gt "$2" ] || return 1
-    newest=$(printf '%s\n' "$JOBS/$1"/step-* | sed -n 's/.*step-0*//p' | sort -n | tail -n 1)
-    [ "${newest:--1}" -gt "${from[$2]}" ] # -1: none
-}
-
-goes_on() { wait_for 60 has_saved "$1" "$2"; }
-
-# kill_rank NAME RANK
-kill_rank() {
-    local where pid
-    read -r where pid < <(train_rank "$job" "$2")
-    echo "rank $2 is pid $pid on $where; step $(train_step "$1")"
-    kill -9 "$pid"
-}
-
-# ends_in_place NAME: in its first attempt of Slurm's, as if undisturbed.
-ends_in_place() {
-    pace 0
-    job_wait "$job" 120 COMPLETED
-    [ "$(job_restarts "$job")" -eq 0 ]
-    train_equals_reference "$1"
 }
 
 @test "ranks die, rank 0, and two at once: the step begins again, and nobody asks for a requeue" {
