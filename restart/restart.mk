@@ -1,5 +1,4 @@
 # restart/: steps that are begun again within an allocation; muster-run.
-if HAVE_SLURM
 noinst_LTLIBRARIES += librestart.la
 librestart_la_SOURCES = restart/command.c restart/command.h restart/nodes.c restart/nodes.h \
 	restart/reach.c restart/reach.h restart/step.c restart/step.h \
@@ -11,5 +10,4 @@ librestart_la_LIBADD = libcommon.la
 bin_PROGRAMS += muster-run
 muster_run_SOURCES = restart/muster_run.c
 muster_run_LDADD = librestart.la liblaunch.la libcommon.la
-endif
 # End of restart.mk
