@@ -78,6 +78,11 @@ setup() {
         echo "$path"
         [ -e "$documents/$path" ]
     done
+    # Each program and manual is in one of Debian's packages.
+    while read -r path; do
+        echo "$path"
+        grep -qxhF "usr/$path" "$MUSTER_TOP"/debian/*.{install,manpages}
+    done < <(cd "$root$MUSTER_PREFIX" && find bin share/man -type f)
     # What Python leaves beside the package goes, too.
     mkdir "$root$MUSTER_PREFIX/share/muster/python/muster/__pycache__"
     touch "$root$MUSTER_PREFIX/share/muster/python/muster/__pycache__/run.cpython-311.pyc"
