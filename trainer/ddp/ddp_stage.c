@@ -177,38 +177,27 @@ static int prepare_between(struct ddp *ddp)
 		ddp_has_nodes(ddp) ? NULL : ddp->plan.piece_after);
 }
 
-/* Allocates the memory that receives other ranks' pieces. */
-static int alloc_staging(struct ddp *ddp, struct ddp_stage *stage, struct err *err)
+/* Allocates memory that receives other ranks' pieces; none where there are none. */
+static int alloc_pieces(struct ddp *ddp, float **pieces, size_t elements, const char *which,
+	const char *remedy, struct err *err)
 {
-	size_t bytes = (size_t)(stage->halves * stage->staged) * stage->most * sizeof *stage->staging;
+	size_t bytes = elements * sizeof **pieces;
 
 	if (bytes == 0)
 		return 0;
-	stage->staging = ddp->device->alloc(ddp->device, bytes);
-	if (stage->staging)
+	*pieces = ddp->device->alloc(ddp->device, bytes);
+	if (*pieces)
 		return 0;
 	return device_check(ddp->device, err) < 0
 		? -1
 		: err_set(err,
-			"ddp: couldn't allocate %.1f MB to receive pieces of other ranks: out of memory",
-			(double)bytes * 1e-6);
+			"ddp: couldn't allocate %.1f MB to receive %spieces of other ranks: out of memory%s",
+			(double)bytes * 1e-6, which, remedy);
 }
 
-static int alloc_early(struct ddp *ddp, struct err *err)
+static size_t staged_elements(const struct ddp_stage *stage)
 {
-	size_t bytes = (size_t)ddp->early_pieces * ddp->share * sizeof *ddp->early;
-
-	if (bytes == 0)
-		return 0;
-	ddp->early = ddp->device->alloc(ddp->device, bytes);
-	if (ddp->early)
-		return 0;
-	return device_check(ddp->device, err) < 0
-		? -1
-		: err_set(err,
-			"ddp: couldn't allocate %.1f MB to receive early pieces of other ranks: out of "
-			"memory; a number of ranks that divides --slots needs none",
-			(double)bytes * 1e-6);
+	return (size_t)(stage->halves * stage->staged) * stage->most;
 }
 
 int ddp_stages_prepare(struct ddp *ddp, struct err *err)
@@ -217,9 +206,12 @@ int ddp_stages_prepare(struct ddp *ddp, struct err *err)
 	if (!ddp->share_start || (ddp_has_nodes(ddp) && prepare_on_node(ddp) < 0)
 		|| prepare_between(ddp) < 0)
 		return err_set(err, "ddp: couldn't prepare the exchanges: out of memory");
-	return alloc_staging(ddp, &ddp->on_node, err) < 0 || alloc_staging(ddp, &ddp->between, err) < 0
-		? -1
-		: alloc_early(ddp, err);
+	struct ddp_stage *stages[] = { &ddp->on_node, &ddp->between };
+	for (int i = 0; i < 2; i++)
+		if (alloc_pieces(ddp, &stages[i]->staging, staged_elements(stages[i]), "", "", err) < 0)
+			return -1;
+	return alloc_pieces(ddp, &ddp->early, (size_t)ddp->early_pieces * ddp->share, "early ",
+		"; a number of ranks that divides --slots needs none", err);
 }
 
 static void clear_stage(struct ddp *ddp, struct ddp_stage *stage)
@@ -244,10 +236,7 @@ void ddp_stages_clear(struct ddp *ddp)
 
 size_t ddp_staging_bytes(const struct ddp *ddp)
 {
-	const struct ddp_stage *first = &ddp->on_node, *second = &ddp->between;
-
-	return ((size_t)(first->halves * first->staged) * first->most
-			   + (size_t)(second->halves * second->staged) * second->most
+	return (staged_elements(&ddp->on_node) + staged_elements(&ddp->between)
 			   + (size_t)ddp->early_pieces * ddp->share)
 		* sizeof(float);
 }
