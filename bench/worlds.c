@@ -97,7 +97,7 @@ int main(int argc, char **argv)
 	struct ddp *ddp = ddp_create(comm, ops, model_tensors(model), &config, &err);
 	if (!weights || !ddp)
 		die(&err);
-	/* Whoever shares a node counts as near, also where nothing is added there. */
+	/* Count ranks of one node as near in every kind, flat too. */
 	for (int rank = 0; rank < world; rank++)
 		numbers[rank] = rank / ranks;
 	sent_count = (struct sent_count) { .node_of = numbers };

@@ -81,9 +81,10 @@ plot {plots}
 def main():
     options = parse()
     table, last = [], None
-    print(f"GPT-2 124M, {GRADIENTS / 1e6:.0f} MB of gradients, {options.ranks} ranks a node; of a "
-          f"rank in a step, far: of a node; {options.rate:g} Gbit/s a node, {options.inside:g} Gbit/s a rank within "
-          f"it, {options.latency:g} us a message")
+    print(f"GPT-2 124M, {GRADIENTS / 1e6:.0f} MB of gradients, {options.ranks} ranks a node. What "
+          "the busiest rank sends in a step; far: what its node sends to other nodes.")
+    print(f"Model: {options.rate:g} Gbit/s a node, {options.inside:g} Gbit/s a rank within it, "
+          f"{options.latency:g} us a message.")
     print(f"{'ranks':>6} {'kind':10} {'messages':>8} {'MB far':>8} {'MB near':>8} {'launches':>8} "
           f"{'MB held':>8} {'model, s':>9}  ring, hierarchical")
     nodes = 1

@@ -125,7 +125,7 @@ all: 1.o 2.o
 check: 3.o
 install:
 stamp:
-	touch config.h; sleep 0.1; touch $@
+	touch -d '1 second ago' config.h; touch $@
 config.h: stamp
 	@test -f $@
 1.o: config.h

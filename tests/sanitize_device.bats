@@ -6,8 +6,8 @@
 
 load lib/sanitize
 
-device="test_comm_nccl test_cuda_ops test_cuda_repeat test_cuda_tune test_ddp_cuda test_device_snapshot test_ops_cuda"
-device+=" test_device_memory test_step_cuda"
+device="test_comm_nccl test_cuda_ops test_cuda_repeat test_cuda_tune test_ddp_cuda test_ops_cuda
+    test_device_snapshot test_device_memory test_step_cuda"
 
 @test "a build with CUDA and the address sanitizer" {
     grep -q '^#define HAVE_CUBLAS' "$MUSTER_BUILD/config.h" || skip "this build computes on no GPU"
