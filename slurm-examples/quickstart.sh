@@ -27,7 +27,6 @@ KILLS=${MUSTER_QUICKSTART_KILLS:-0} # of rank 0, by SIGKILL, between the preempt
 STEPS=${MUSTER_QUICKSTART_STEPS:-200}
 LIMIT=$((200 + 2 * STEPS)) # seconds that a training may take; only a hang reaches it
 BEGAN=$SECONDS
-BUILDING='' # the process group of the build, while there is one
 
 # Both runs train a GPT-2 of 4 layers over bytes: 32 samples of 128 tokens per step, in 8 slots
 # (parts of a step).
@@ -41,8 +40,7 @@ fail() { say "FAIL: $*"; exit 1; }
 clean_up() {
 	local status=$?
 	trap - EXIT
-	# A group of its own does not hear of Ctrl-C.
-	[ -z "$BUILDING" ] || { kill -TERM -- "-$BUILDING" && wait "$BUILDING"; } 2>/dev/null
+	stop_build
 	if [ $status = 0 ]; then
 		"$CLUSTER" down >/dev/null 2>&1
 		rm -rf --one-file-system "$WORK"
@@ -84,19 +82,8 @@ find_installed() {
 # Builds outside the source tree and installs where the cluster's unprivileged user can read.
 build() {
 	say "building (log: $WORK/build.log)"
-	set -m
-	{
-		{ [ -x "$TOP/configure" ] || "$TOP/autogen.sh"; } &&
-		mkdir -p "$WORK/build" && cd "$WORK/build" &&
-		to_check "$TOP/configure" &&
-		"$TOP/configure" --prefix="$WORK/prefix" --with-cuda=no --disable-dependency-tracking &&
-		to_make all && make -j"$(nproc)" install
-	} >"$WORK/build.log" 2>&1 </dev/null &
-	BUILDING=$!
-	set +m
-	watch_build "$BUILDING" "$WORK/build.log"
-	wait "$BUILDING" || { BUILDING=''; tail -30 "$WORK/build.log"; fail "the build failed"; }
-	BUILDING='' BIN=$WORK/prefix/bin PLUGIN=$WORK/prefix/lib/slurm/spank_muster.so
+	build_muster "$TOP" "$WORK" || fail "the build failed"
+	BIN=$WORK/prefix/bin PLUGIN=$WORK/prefix/lib/slurm/spank_muster.so
 }
 
 # Makes tokens from the Jargon File (public domain). Debian's dict-jargon is unpacked here, not

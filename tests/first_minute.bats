@@ -32,7 +32,8 @@ END
         [[ $output = *"killed by SIGKILL after step "*" of 200"* ]]
         [[ $output = *"all 200 losses and the final weights are equal, bit for bit; loss "* ]]
         [[ $output =~ "the model writes:"$'\n'"    Muster " ]]
-        [[ ${lines[-1]} = *"PASS; next: "* ]]
+        [[ ${lines[-1]} =~ 'PASS; next: README.md, "'([^\"]*) ]]
+        grep -qx "## ${BASH_REMATCH[1]}" "$MUSTER_TOP/README.md"
         ! command -v muster-report ||
             grep -q 'Muster.s first minute' "$MUSTER_FIRST_MINUTE_DIR/report.html"
     done
@@ -53,4 +54,40 @@ END
     PATH=$PWD/bin:$PATH run -1 timeout $((5 * HANG)) "$MUSTER_TOP/slurm-examples/first-minute.sh"
     echo "$output"
     [[ $output = *"no luck"* && ${lines[-1]} = *"FAIL: the training ended too early" ]]
+}
+
+# stopped PID: whether that process is gone.
+stopped() { ! kill -0 "$1" 2>/dev/null; }
+
+@test "the first minute builds what is not installed, says why it can't, and stops its build" {
+    cd "$BATS_TEST_TMPDIR"
+    mkdir -p tree/tests/lib tree/slurm-examples tree/doc
+    cp "$MUSTER_TOP"/slurm-examples/first-minute.sh tree/slurm-examples
+    cp "$MUSTER_TOP"/tests/lib/bar.sh tree/tests/lib
+    cp "$MUSTER_TOP"/{README,HACKING}.md tree
+    cp "$MUSTER_TOP"/doc/glossary.md tree/doc
+    touch tree/configure.ac
+    printf '#!/bin/sh\necho "checking all... yes"; cp "%s/rules" Makefile\n' "$PWD" >tree/configure
+    chmod +x tree/configure
+    # shellcheck disable=SC2016
+    printf 'all:\ninstall:\n\t@eval "$$INSTALL"\n' >rules
+    export PATH=/usr/bin:/bin
+
+    INSTALL='echo no luck; exit 1' run -1 tree/slurm-examples/first-minute.sh
+    echo "$output"
+    [[ $output = *"no luck"* && ${lines[-1]} = *"FAIL: the build failed; README.md names the"* ]]
+
+    # shellcheck disable=SC2016
+    INSTALL='echo $$ >"$MUSTER_FIRST_MINUTE_DIR/installs"; sleep 1000' \
+        tree/slurm-examples/first-minute.sh >stopped.log 3>&- &
+    local script=$!
+    wait_for "$HANG" test -s minute/installs
+    kill "$script"
+    wait_for "$HANG" stopped "$(cat minute/installs)"
+    wait "$script" || [ $? -eq 1 ]
+
+    INSTALL="mkdir -p ../prefix/bin && ln -s $MUSTER_PREFIX/bin/* ../prefix/bin &&
+        ln -sf $PWD/slow/muster-train ../prefix/bin" \
+        run -0 timeout $((5 * HANG)) tree/slurm-examples/first-minute.sh
+    [[ $output = *"muster-train is not installed: building it"*"PASS; next: "* ]]
 }

@@ -37,3 +37,29 @@ watch_build() {
     done
     bar
 }
+
+# build_muster TREE FOLDER: builds TREE, without CUDA, in FOLDER/build and installs it into
+# FOLDER/prefix, with a bar. FOLDER/build.log has the rest; where it fails, its end is written.
+# BUILDING is the process group of the build, while there is one: a group of its own does not hear
+# of Ctrl-C, so that whoever builds calls stop_build at its own end.
+BUILDING=''
+build_muster() {
+    local status
+    set -m
+    {
+        { [ -x "$1/configure" ] || "$1/autogen.sh"; } &&
+            mkdir -p "$2/build" && cd "$2/build" && to_check "$1/configure" &&
+            "$1/configure" --prefix="$2/prefix" --with-cuda=no --disable-dependency-tracking &&
+            to_make all && make -j"$(nproc)" install
+    } >"$2/build.log" 2>&1 </dev/null &
+    BUILDING=$!
+    set +m
+    watch_build "$BUILDING" "$2/build.log"
+    wait "$BUILDING"
+    status=$? BUILDING=''
+    [ $status = 0 ] || tail -n 30 "$2/build.log"
+    return $status
+}
+stop_build() {
+    [ -z "$BUILDING" ] || { kill -TERM -- "-$BUILDING" && wait "$BUILDING"; } 2>/dev/null
+}
