@@ -4,6 +4,7 @@
 
 load helpers
 load ring
+load training
 load ../lib/documents
 
 setup_file() {
@@ -138,6 +139,20 @@ END
     # The rank that heard of it first may have been another than the one that keeps the record.
     grep -q '"event":"\(notice\|end\)".*"why":"[^"]*SIGTERM"' "$JOBS/ring-run/attempts.jsonl"
     muster-ckpt verify "$JOBS/ring-run"
+}
+
+@test "the example in C under muster-run: a rank dies, and the step begins again within its job" {
+    sed 's/^srun /muster-run -- srun /' "$JOBS/slurm-examples/ring.sbatch" >"$JOBS/again.sbatch"
+    job=$(STEPS=120 CKPT=$JOBS/again job_submit --muster --exclusive again.sbatch)
+    job_wait_attempt "$job" 0 60
+    wait_for 60 has_saved again 0
+    read -r _ pid < <(train_rank "$job" 3 ring)
+    kill -KILL "$pid"
+    job_wait "$job" 120 COMPLETED
+    cat "$(job_output "$job")"
+    [ "$(job_restarts "$job")" -eq 0 ]
+    [ "$(grep -c 'ring: attempt 0: 8 ranks begin after step ' "$(job_output "$job")")" -eq 2 ]
+    grep -qFx "$(ring_result 120 8)" "$(job_output "$job")"
 }
 
 @test "the example without the plugin: its own request brings it back" {

@@ -8,9 +8,10 @@ pytorch_job() {
     cp "$MUSTER_TOP/tests/python/program.py" "$JOBS/"
     cat >"$JOBS/job.sh" <<'END'
 #!/bin/bash
-# job.sh NAME OPTION…: what all attempts of a run do.
+# job.sh NAME OPTION…: what all attempts of a run do. $LAUNCHER, if any, runs srun.
 mkdir -p "$1.seen"
-srun /usr/bin/python3 program.py --run "$1" --seen "$1.seen" "${@:2}" &
+# shellcheck disable=SC2086
+${LAUNCHER-} srun /usr/bin/python3 program.py --run "$1" --seen "$1.seen" "${@:2}" &
 wait $!
 END
     chmod a+rx "$JOBS/job.sh"

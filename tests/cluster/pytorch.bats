@@ -8,6 +8,7 @@ load ../lib/python_package
 load helpers
 load ../lib/documents
 load training
+load restart
 load pytorch
 
 setup_file() {
@@ -64,9 +65,14 @@ undisturbed() {
     job=$(submit "$@") && job_wait "$job" 120 COMPLETED
 }
 
+# The undisturbed training that the others are held against.
+sum_whole() {
+    [ -e "$JOBS/sum-whole" ] || undisturbed sum-whole "${OPTIONS[@]}" --epochs 3 --sum --workers 0
+}
+
 # No step was done again after a preemption: each attempt begins where the one before stopped.
 @test "gradients added in rank order: preempted and killed, the same bits" {
-    undisturbed sum-whole "${OPTIONS[@]}" --epochs 3 --sum --workers 0
+    sum_whole
     job=$(submit sum "${OPTIONS[@]}" --epochs 3 --sum --pause 0.1 --writers node)
     disturb "$job" sum preempt kill
     same sum sum-whole
@@ -78,6 +84,19 @@ undisturbed() {
     ls "$JOBS"/sum/step-*/part-00002-of-00002.json
     # An attempt's record says why it ended.
     grep -q '"event": *"end".*"why": *"SIGTERM".*"status": *75' "$JOBS/sum/attempts.jsonl"
+}
+
+@test "a rank dies under muster-run: the step begins again within its job, with the same bits" {
+    sum_whole
+    job=$(LAUNCHER="muster-run --" submit again "${OPTIONS[@]}" --epochs 3 --sum --pause 0.1)
+    wait_for 120 has_saved again 0
+    read -r _ pid < <(train_rank "$job" 1 python3)
+    kill -KILL "$pid"
+    job_wait "$job" 180 COMPLETED
+    cat "$(job_output "$job")"
+    [ "$(job_restarts "$job")" -eq 0 ]
+    [ "$(started again restart)" = "0 1" ]
+    same again sum-whole
 }
 
 # bats test_tags=long
