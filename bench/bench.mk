@@ -12,7 +12,7 @@ EXTRA_DIST += bench/nodes.sh bench/nodes.py
 EXTRA_PROGRAMS += bench/worlds
 bench_worlds_SOURCES = bench/worlds.c $(no_network)
 bench_worlds_LDADD = $(trainer_LIBS)
-EXTRA_DIST += bench/worlds.sh bench/worlds.py bench/results/nodes-2026-11-28.txt
+EXTRA_DIST += bench/worlds.sh bench/worlds.py bench/results/nodes-2026-11-29.txt
 EXTRA_DIST += bench/hiding.sh bench/reduction.sh bench/results/reduction-2026-11-22.txt \
 	bench/results/overlap-2026-11-22.txt bench/results/overlap-2026-11-25.txt \
 	bench/results/reduction-2026-11-25.txt

@@ -9,6 +9,7 @@ import tempfile
 from overlap import Network, sh
 
 AIM_FLAT, AIM_BOUND = 0.6, 1.1
+LOOKS = 5  # at the link: other work on the machine can only slow one down
 KINDS = ("canonical", "flat", "native")
 
 
@@ -51,11 +52,11 @@ def main():
     sh("mount", "-t", "tmpfs", "tmpfs", "/run")  # the names of networks end with this process
     network = Network(options.nodes)
     network.shape(options.rate * 125e6)
-    rate = network.measure(options.rate * 125e6)
+    rate = max(network.measure(options.rate * 125e6) for _ in range(LOOKS))
     with tempfile.TemporaryDirectory(dir="/run") as folder:
         found = measure(options, folder)
     network.remove()
-    # The payload of a ring of nodes at the rate that payload is seen to travel at.
+    # The payload of a ring of nodes at the best rate at which payload is seen to travel.
     bound = 2 * (options.nodes - 1) / options.nodes * options.megabytes * 1e6 / rate
     print(f"{options.megabytes} MB of gradients, {options.nodes} nodes with {options.ranks} ranks "
           f"each, {options.slots} slots; a node sends {rate * 8e-9:.2f} Gbit/s of payload: at least "

@@ -19,6 +19,7 @@
 #include "common/log.h"
 #include "launch/rdzv.h"
 #include "trainer/ddp/ddp.h"
+#include "trainer/ddp/ddp_plan.h"
 
 #define LAYERS 8
 #define KINDS_MAX 4
@@ -118,7 +119,7 @@ static void open_bench(struct bench *b, size_t megabytes, int slots)
 	for (int kind = 0; kind < b->kinds; kind++) {
 		const char *name = b->names[kind];
 		const struct ddp_config config = { .slots = slots,
-			.bucket_bytes = 25 << 20,
+			.bucket_bytes = (size_t)ddp_bucket_mb(&b->table, comm_size(b->comm)) << 20,
 			.native = strncmp(name, "native", 6) == 0,
 			.bf16 = strcmp(name, "native-bf16") == 0,
 			.node = strcmp(name, "flat") == 0 ? 0 : ident.node_rank };

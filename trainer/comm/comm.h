@@ -85,8 +85,8 @@ struct comm_reduction {
 		*prepare;  /* on the communicator's thread before a piece is sent; NULL: nothing to do */
 	comm_add *add; /* on the communicator's thread; NULL: this rank sums nothing */
 	void *arg;     /* for both functions */
-	bool ahead;    /* it sums while the sums of the reduction before it still travel; it has no sums
-					  that travel itself */
+	bool ahead; /* it needs nothing of the reduction before it, and has no sums that travel: it may
+				   begin before the other is summed, and sums while the other's sums travel */
 	comm_ticket after; /* it does not begin before that one is done; 0: it need not wait */
 };
 comm_ticket comm_reduce(struct comm *comm, const char *label,

@@ -28,7 +28,7 @@ struct comm_op {
 	struct device *device; /* whose memory may hold the buffers; NULL: none */
 	uint64_t event;        /* after what was queued on the device before this operation */
 	bool reduction;        /* may begin before the operations ahead of it have ended */
-	bool ahead;            /* may sum before they have, too */
+	bool ahead;            /* also before they are summed; may sum before they have ended */
 	comm_ticket after;     /* but not before this one is done */
 	comm_prepare *prepare; /* NULL: nothing to do */
 	comm_add *add;         /* NULL: nothing is summed */

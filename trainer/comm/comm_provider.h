@@ -35,6 +35,8 @@ struct comm_sums {
 struct comm_provider {
 	const char *name;
 	bool blind; /* a wait can't tell which ranks are missing: those that took no leave are named */
+	bool concurrent; /* exchanges with different peers go on side by side: their order need not be
+						the same on all ranks */
 	/* NULL on error; status EXIT_LOST names the ranks that did not come. */
 	void *(*open)(const struct ident *ident, struct rdzv *rdzv, const struct comm_events *events,
 		struct err *err);

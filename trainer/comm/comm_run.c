@@ -8,7 +8,8 @@
  *     finish   waits for the end of the transfers; collectives make theirs here
  *
  * Once a reduction is summed, those queued right after it begin. Its sums travel meanwhile. One of
- * these that may sum ahead does so, and then those after it begin, too. */
+ * these that may go ahead sums, too, and then those after it begin. It begins even before the first
+ * is summed, where the provider lets it. */
 #include "trainer/comm/comm.h"
 
 #include <stdio.h>
@@ -214,9 +215,37 @@ static void begin(struct comm *comm, struct comm_op *op)
 		comm->provider->begin(comm->state, op->transfers, op->count, op->add ? &op->sums : NULL);
 }
 
+/* The reduction queued right after another; NULL: there is none yet. Only this thread removes
+ * any. */
+static struct comm_op *following(struct comm *comm, const struct comm_op *op)
+{
+	pthread_mutex_lock(&comm->lock);
+	struct comm_op *next = comm->failure == FAILURE_NONE && op->reduction ? op->next : NULL;
+	bool ready = next && next->reduction && next->after <= comm->done;
+	pthread_mutex_unlock(&comm->lock);
+	return ready ? next : NULL;
+}
+
+static void begin_beside(struct comm *comm, struct comm_op *running, struct comm_op *op)
+{
+	if (op->state == COMM_OP_QUEUED && (op->prepare || op->ahead))
+		trace_transfers(comm, running);
+	begin(comm, op);
+}
+
+/* Begins those right after the running one that may go ahead of its sum. */
+static void begin_ahead(struct comm *comm, struct comm_op *running)
+{
+	struct comm_op *op = running;
+
+	while (comm->provider->concurrent && (op = following(comm, op)) && op->ahead)
+		begin_beside(comm, running, op);
+}
+
 static enum failure sum(struct comm *comm, struct comm_op *op, struct err *err)
 {
 	for (size_t made = 0, bytes; op->exchange && op->state == COMM_OP_BEGUN; made += bytes) {
+		begin_ahead(comm, op);
 		if (comm->provider->next_run(comm->state, op->exchange, made, &bytes, err) < 0)
 			return FAILURE_LOST;
 		if (bytes == 0)
@@ -232,17 +261,6 @@ static enum failure sum(struct comm *comm, struct comm_op *op, struct err *err)
 	return FAILURE_NONE;
 }
 
-/* The reduction queued right after another; NULL: there is none yet. Only this thread removes
- * any. */
-static struct comm_op *following(struct comm *comm, const struct comm_op *op)
-{
-	pthread_mutex_lock(&comm->lock);
-	struct comm_op *next = comm->failure == FAILURE_NONE && op->reduction ? op->next : NULL;
-	bool ready = next && next->reduction && next->after <= comm->done;
-	pthread_mutex_unlock(&comm->lock);
-	return ready ? next : NULL;
-}
-
 /* Begins the reductions queued right after one that is summed, until one has a sum to make that
  * can't be made ahead. */
 static enum failure begin_following(struct comm *comm, struct comm_op *running, struct err *err)
@@ -251,9 +269,7 @@ static enum failure begin_following(struct comm *comm, struct comm_op *running, 
 	struct comm_op *op = running;
 
 	while (op->state == COMM_OP_SUMMED && failure == FAILURE_NONE && (op = following(comm, op))) {
-		if (op->state == COMM_OP_QUEUED && (op->prepare || op->ahead))
-			trace_transfers(comm, running);
-		begin(comm, op);
+		begin_beside(comm, running, op);
 		if (op->ahead)
 			failure = sum(comm, op, err);
 	}

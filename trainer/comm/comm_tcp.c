@@ -236,6 +236,7 @@ static void tcp_close(void *state)
 
 const struct comm_provider comm_tcp = {
 	.name = "tcp",
+	.concurrent = true,
 	.open = comm_tcp_open,
 	.begin = tcp_begin,
 	.next_run = tcp_next_run,

@@ -74,8 +74,8 @@ static void launch_early(struct ddp *ddp, int ended)
 		}
 }
 
-/* Adds the pieces of a node's ranks at those who carry them. It is begun, and added, while the sums
- * of the bucket before still travel between the nodes. */
+/* Adds the pieces of a node's ranks at those who carry them, while the bucket before still travels
+ * between the nodes. */
 static void launch_on_node(struct ddp *ddp, struct ddp_job *job, comm_prepare *merge)
 {
 	int pieces = ddp_add_pieces_on_node(ddp, job->bucket, LAST_PIECES);
@@ -123,6 +123,7 @@ static void launch_spread(struct ddp *ddp, const struct ddp_job *job)
 	ddp->last = ddp_queue(ddp, "sums of bucket", job->bucket,
 		&(struct comm_reduction) { .pieces = ddp->transfers,
 			.piece_count = count,
+			.ahead = true,
 			.after = job->reduced });
 }
 

@@ -393,6 +393,64 @@ static void test_ahead(void **state)
 	close(tell[1]);
 }
 
+static int queued[2]; /* a pipe */
+
+/* So that all is queued before any of it begins. */
+static int hold(void *arg, struct err *err)
+{
+	char byte;
+
+	(void)arg;
+	WORLD_CHECK(read(queued[0], &byte, 1) == 1);
+	return 0;
+}
+
+static void tell_begun(void *arg)
+{
+	*(bool *)arg = write(tell[1], "x", 1) == 1;
+}
+
+/* The last rank has no piece for the first one's sum until the first has begun what is queued after
+ * it. */
+static int body_begins_ahead(struct comm *comm, void *arg, struct err *err)
+{
+	struct summing s = make_summing(comm, 1000);
+	int me = comm_rank(comm), theirs = 0;
+	bool told = me != 0;
+	char byte;
+	const struct comm_transfer piece = { !me, me ? &me : &theirs, sizeof me, !me };
+
+	WORLD_CHECK(me < 2 || read(tell[0], &byte, 1) == 1);
+	if (me == 0)
+		comm_call(comm, "hold", hold, NULL);
+	comm_ticket last = queue_sums(comm, &s, "sums", NULL, add_run);
+	if (me < 2)
+		last = comm_reduce(comm, "ahead",
+			&(struct comm_reduction) { .pieces = &piece,
+				.piece_count = 1,
+				.prepare = me ? NULL : tell_begun,
+				.arg = &told,
+				.ahead = true });
+	WORLD_CHECK(me != 0 || write(queued[1], "x", 1) == 1);
+	if (comm_wait(comm, last, err) < 0 || verify_sums(&s, err) < 0)
+		return -1;
+	WORLD_CHECK(told && theirs == (me == 0));
+	free(s.numbers);
+	free(s.received);
+	return 0;
+}
+
+static void test_begins_ahead(void **state)
+{
+	assert_int_equal(pipe(tell), 0);
+	assert_int_equal(pipe(queued), 0);
+	run_ok(3, body_begins_ahead, NULL);
+	for (int i = 0; i < 2; i++) {
+		close(tell[i]);
+		close(queued[i]);
+	}
+}
+
 /* ---- order ---- */
 
 #define CALLS 200
@@ -777,6 +835,7 @@ int main(void)
 		cmocka_unit_test(test_reduce_in_turn),
 		cmocka_unit_test(test_pass_on),
 		cmocka_unit_test(test_ahead),
+		cmocka_unit_test(test_begins_ahead),
 		cmocka_unit_test(test_order),
 		cmocka_unit_test(test_uneven_end),
 		cmocka_unit_test(test_common_end),
