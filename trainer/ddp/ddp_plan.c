@@ -10,8 +10,9 @@
 
 #define SEGMENT_ALIGN 64 /* elements */
 #define BUCKETS 16       /* wanted number of buckets */
-#define LARGEST_MB 25    /* upper limit of a bucket's MB */
+#define LARGEST_MB 25    /* upper limit of a bucket's MB, where the ranks need no larger one */
 #define RANKS_MB 4       /* the lower limit is 1 MB for this many ranks */
+#define FEWEST 4         /* buckets that this lower limit leaves, where they are that large */
 
 /* The arenas in use while the counter is played. */
 struct player {
@@ -130,13 +131,19 @@ void ddp_plan_clear(struct ddp_plan *plan)
 	memset(plan, 0, sizeof *plan);
 }
 
+static size_t smaller(size_t a, size_t b)
+{
+	return a < b ? a : b;
+}
+
 int ddp_bucket_mb(const struct tensor_table *table, int world)
 {
-	size_t mb = tensor_table_gradients(table) * sizeof(float) / BUCKETS >> 20;
-	size_t least = ((size_t)world + RANKS_MB - 1) / RANKS_MB;
+	size_t gradients = tensor_table_gradients(table) * sizeof(float);
+	size_t mb = smaller(gradients / BUCKETS >> 20, LARGEST_MB), few = gradients / FEWEST >> 20,
+		   least = smaller(((size_t)world + RANKS_MB - 1) / RANKS_MB,
+			   few > LARGEST_MB ? few : LARGEST_MB);
 
-	mb = mb > least ? mb : least;
-	return (int)(mb < LARGEST_MB ? mb : LARGEST_MB);
+	return (int)(mb > least ? mb : least);
 }
 
 /* Where the next bucket ends: at most `limit` elements after `first`, but at the end of a layer if
@@ -164,11 +171,6 @@ static int layer_before(const struct tensor_table *table, size_t end)
 	while (i > 0 && table->rows[i].offset >= end)
 		i--;
 	return table->rows[i].layer;
-}
-
-static size_t smaller(size_t a, size_t b)
-{
-	return a < b ? a : b;
 }
 
 struct ddp_bucket *ddp_buckets_make(const struct tensor_table *table, size_t bytes, int *count)

@@ -61,8 +61,9 @@ struct ddp_bucket {
 };
 
 /* The default of --bucket-mb: a sixteenth of the gradients, so that little has to wait though it
- * could have travelled already; at least a quarter of a MB for each rank, since each transfer
- * between two ranks has a fixed cost; and at most 25, since larger buckets gain nothing. */
+ * could have travelled already, and at most 25, since larger buckets gain nothing; but at least a
+ * quarter of a MB for each rank, since each transfer between two ranks has a fixed cost. That alone
+ * makes no bucket larger than both 25 and a quarter of the gradients. */
 int ddp_bucket_mb(const struct tensor_table *table, int world);
 
 /* Cuts an arena of gradients into buckets, first to last, but the head's part of a split embedding

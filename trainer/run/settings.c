@@ -199,7 +199,7 @@ static const struct opt table[] = {
 		"replay: the exchanges alone"),
 	COUNT_OR_AUTO("bucket-mb", OPT_OPERATION, bucket_mb, 1, 4096,
 		"MB of gradients that are reduced in one collective; auto: a sixteenth of them, at most "
-		"25"),
+		"25 on up to 100 ranks"),
 	REAL("collective-timeout", OPT_OPERATION, collective_timeout, "600", 0.1, 1e6,
 		"seconds that a rank waits in a collective in which nothing moves, before the run ends "
 		"with status 69"),

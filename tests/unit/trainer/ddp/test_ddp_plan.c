@@ -191,8 +191,8 @@ static void test_plan(void **state)
 			}
 }
 
-/* A sixteenth of the gradients, with those of a split head; whole MB, from one for four ranks
- * to 25. */
+/* A sixteenth of the gradients, with those of a split head; whole MB, up to 25, and one for four
+ * ranks. */
 static void test_bucket_mb(void **state)
 {
 	static const struct {
@@ -210,6 +210,10 @@ static void test_bucket_mb(void **state)
 		{ 96 << 20, 0, 2, 24 },
 		{ 600000, 0, 64, 16 },
 		{ 600000, 0, 8192, 25 },
+		{ 124439808, 0, 100, 25 },
+		{ 124439808, 0, 101, 26 },
+		{ 124439808, 0, 256, 64 },
+		{ 124439808, 0, 512, 118 },
 		{ (size_t)1 << 40, 0, 3, 25 },
 	};
 
