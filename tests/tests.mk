@@ -81,7 +81,7 @@ EXTRA_DIST += tests/python.bats tests/python_newest.bats tests/python/ranks.py \
 EXTRA_DIST += tests/storm.sh tests/cluster/storm.bats tests/cluster/storm.bash \
 	tests/cluster/ring.bash
 EXTRA_DIST += tests/models.bats tests/models/commit.pml tests/models/owner.pml \
-	tests/models/stop.pml
+	tests/models/restart.pml tests/models/stop.pml
 
 EXTRA_DIST += tests/unit/trainer/cpu/threads_sample.h
 EXTRA_DIST += tests/unit/files.h tests/unit/hang.h tests/unit/quiet.h tests/unit/skip_main.h \
