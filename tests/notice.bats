@@ -110,6 +110,12 @@ GET /latest/meta-data/events/recommendations/rebalance" ]
     echo durable >&7
     wait_for 20 has_said acknowledged
     [ "$(cat "$SERVER/posted")" = '{"StartRequests":[{"EventId":"a-3"}]}' ]
+    [ ! -s errors ]
+    # A word that does not get there is told.
+    says how 500
+    echo durable >&7
+    wait_for 20 grep -qFx \
+        "muster-notice: couldn't acknowledge the event: the reply has status 500" errors
     exec 7>&-
     wait $LISTENER
 }
@@ -125,6 +131,8 @@ GET /latest/meta-data/events/recommendations/rebalance" ]
 
 @test "replies that are slow, malformed, refused or endless are no notices, and are told once" {
     local cloud how
+    local -A malformed=([aws]="the reply is no token" [gcp]="the reply is neither TRUE nor FALSE"
+        [azure]="the reply is no JSON")
     for cloud in aws gcp azure page; do
         serve $cloud
         for how in malformed endless 401 403 500 slow; do
@@ -134,6 +142,7 @@ GET /latest/meta-data/events/recommendations/rebalance" ]
             says how $how
             once 69 ""
             [[ $stderr = "muster-notice: $cloud: "* && $stderr != *$'\n'* ]]
+            [[ $how != malformed || $stderr = *": ${malformed[$cloud]}"* ]]
         done
     done
     serve aws
