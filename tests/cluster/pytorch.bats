@@ -37,11 +37,13 @@ EACH=${MUSTER_LONG:+4} && EACH=${EACH:-2} # ranks a node
 
 submit() { job_submit --muster -N2 --ntasks-per-node="$EACH" --exclusive job.sh "$@"; }
 
-# disturb JOB NAME KIND…: each kind at a moment of its own; waits for the attempt that follows.
+# disturb JOB NAME KIND…: each kind at a moment of its own; waits for the attempt that follows. No
+# step ends beyond that moment before its notice or its death, or the training might be over.
 disturb() {
     local job=$1 name=$2 kind attempt=0 rank pid step
     for kind in "${@:3}"; do
         step=$(($(train_step "$name") + 2 + RANDOM % 4))
+        pace 0 $((step + 4))
         wait_for 120 train_has_step "$name" $step
         echo "$kind after step $(train_step "$name")"
         case $kind in
@@ -55,6 +57,7 @@ disturb() {
         attempt=$((attempt + 1))
         job_wait_attempt "$job" $attempt 120
     done
+    pace 0
     job_wait "$job" 180 COMPLETED
     cat "$(job_output "$job")"
 }
@@ -73,6 +76,7 @@ sum_whole() {
 # No step was done again after a preemption: each attempt begins where the one before stopped.
 @test "gradients added in rank order: preempted and killed, the same bits" {
     sum_whole
+    pace 0 1
     job=$(submit sum "${OPTIONS[@]}" --epochs 3 --sum --pause 0.1 --writers node)
     disturb "$job" sum preempt kill
     same sum sum-whole
@@ -88,10 +92,12 @@ sum_whole() {
 
 @test "a rank dies under muster-run: the step begins again within its job, with the same bits" {
     sum_whole
+    pace 0 14
     job=$(LAUNCHER="muster-run --" submit again "${OPTIONS[@]}" --epochs 3 --sum --pause 0.1)
     wait_for 120 has_saved again 0
     read -r _ pid < <(train_rank "$job" 1 python3)
     kill -KILL "$pid"
+    pace 0
     job_wait "$job" 180 COMPLETED
     cat "$(job_output "$job")"
     [ "$(job_restarts "$job")" -eq 0 ]
@@ -103,6 +109,7 @@ sum_whole() {
 @test "DDP: five preemptions and three killed ranks, each sample once, and losses within 1e-5" {
     STEPS=160
     undisturbed ddp-whole "${OPTIONS[@]}" --epochs 10 --workers 0
+    pace 0 1
     job=$(submit ddp "${OPTIONS[@]}" --epochs 10 --pause 0.1 --writers all)
     # Never three failures in a row without progress: the job would end.
     disturb "$job" ddp preempt kill preempt preempt kill preempt kill preempt

@@ -15,6 +15,7 @@ import torch
 import torch.distributed as dist
 
 import muster
+import muster.process
 
 PATIENCE = int(os.environ.get("MUSTER_PATIENCE", "3"))
 
@@ -186,6 +187,16 @@ def note(rank, step, samples):
             file.write(f"{step} {' '.join(map(str, samples.tolist()))}\n")
 
 
+def is_held(step):
+    """Whether $STEPS_PACE, a file with "MILLISECONDS LAST", names a step before this one."""
+    try:
+        with open(os.environ["STEPS_PACE"]) as file:
+            last = file.read().split()[1:]
+    except (KeyError, FileNotFoundError):
+        return False
+    return bool(last) and step > int(last[0])
+
+
 def main():
     world = muster.init()
     if world.world_size > 1:
@@ -266,6 +277,8 @@ def main():
         average.update_parameters(model)
         run.log({"loss": loss, "samples": len(samples)})
         time.sleep(args.pause)
+        while is_held(run.step + 1) and not muster.process.notice():
+            time.sleep(0.05)
         if run.step + 1 == args.stop_at:
             run.stop()
         run.end_step(loss)
