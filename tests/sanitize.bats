@@ -40,6 +40,9 @@ too_long="test_model_bits test_ops_threads"
     export MUSTER_LIBRARY=$MUSTER_BUILD/sanitize-address/.libs/libmuster.so.0
     export MUSTER_CKPTD_PROGRAM=$MUSTER_BUILD/sanitize-address/muster-ckptd
     export PYTHONPATH=$MUSTER_TOP/python PYTHONDONTWRITEBYTECODE=1
+    # In a fork of a process of several threads GCC 12's allocator may be locked for good: workers
+    # are those of a server that has one thread.
+    export FORK_BY=forkserver
     run env LD_PRELOAD="$(gcc -print-file-name=libasan.so) $(gcc -print-file-name=libubsan.so)" \
         ASAN_OPTIONS=detect_leaks=0:halt_on_error=1 UBSAN_OPTIONS=halt_on_error=1 \
         MUSTER_PATIENCE=$((4 * ${MUSTER_PATIENCE:-3})) \

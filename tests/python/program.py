@@ -94,7 +94,7 @@ def parse():
     parser.add_argument("--batch", type=int, default=16)
     parser.add_argument("--epochs", type=int, default=2)
     parser.add_argument("--workers", type=int, default=0)
-    parser.add_argument("--start-method", default=None)
+    parser.add_argument("--start-method", default=None, help="of workers; $FORK_BY replaces fork")
     parser.add_argument("--dropout", type=float, default=0.1)
     parser.add_argument("--every", default="5")
     parser.add_argument("--learning-rate", type=float, default=1e-2)
@@ -232,7 +232,10 @@ def main():
     ddp = model
     if world.world_size > 1 and not args.sum:
         ddp = torch.nn.parallel.DistributedDataParallel(model, broadcast_buffers=False)
-    options = {"multiprocessing_context": args.start_method} if args.workers else {}
+    method = args.start_method
+    if method in (None, "fork"):
+        method = os.environ.get("FORK_BY", method)
+    options = {"multiprocessing_context": method} if args.workers else {}
     data = Tokens(args.samples)
     if args.foreign:
         loader = torch.utils.data.DataLoader(
