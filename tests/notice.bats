@@ -14,13 +14,14 @@ setup_file() {
 setup() {
     [ -x "$MUSTER_BUILD/muster-notice" ] || skip "this build has no muster-notice: no libcurl"
     cd "$BATS_FILE_TMPDIR"
-    PIDS=()
+    PIDS=() SERVERS=() # start_world sets PIDS anew
     pace 20
 }
 
 # shellcheck disable=SC2046
 teardown() {
-    { kill -9 $(running "${PIDS[@]}") && wait "${PIDS[@]}"; } 2>/dev/null || :
+    { kill -9 $(running "${PIDS[@]}" "${SERVERS[@]}") && wait "${PIDS[@]}" "${SERVERS[@]}"; } \
+        2>/dev/null || :
 }
 
 # serve CLOUD: a server of that cloud, with the folder $SERVER and the source $SOURCE.
@@ -28,7 +29,7 @@ serve() {
     SERVER=$BATS_TEST_TMPDIR/$1
     mkdir -p "$SERVER" && rm -f "$SERVER"/{port,asked}
     python3 "$MUSTER_TOP/tests/lib/metadata_server.py" "$1" "$SERVER" 3>&- &
-    PIDS+=($!)
+    SERVERS+=($!)
     wait_for 20 test -e "$SERVER/port"
     SOURCE=$1=http://127.0.0.1:$(cat "$SERVER/port")
     SOURCE=${SOURCE#page=}
@@ -148,8 +149,8 @@ GET /latest/meta-data/events/recommendations/rebalance" ]
     serve aws
     says how 404
     once 69 ""
-    kill "${PIDS[-1]}"
-    wait "${PIDS[-1]}" || :
+    kill "${SERVERS[-1]}"
+    wait "${SERVERS[-1]}" || :
     once 69 ""
     [[ $stderr = *"connect"* ]]
     # One that goes on asking says so once, and then that it is answered.
