@@ -10,7 +10,7 @@ load lib/sanitize
 threaded="test_prefetch test_log test_shard test_shard_write test_ckpt test_ckptd_client
     test_ckptd_writers test_flight test_spot_watch"
 
-communicating="test_comm test_comm_failure test_comm_reason"
+communicating="test_comm test_comm_reduce test_comm_failure test_comm_reason"
 
 # `shim` is a make of its own: beside another one both would make the same libraries.
 @test "a build with the thread sanitizer" {

@@ -1,11 +1,13 @@
 # tests/unit/trainer/comm/: the unit tests of trainer/comm/.
 if HAVE_CMOCKA
-unit_tests += tests/unit/test_comm
+unit_tests += tests/unit/test_comm tests/unit/test_comm_reduce
 comm_world = tests/unit/trainer/comm/summing.c tests/unit/trainer/comm/summing.h \
 	tests/unit/trainer/comm/world_fixture.c tests/unit/trainer/comm/world_fixture.h
 tests_unit_test_comm_SOURCES = tests/unit/trainer/comm/test_comm.c $(comm_world)
 tests_unit_test_comm_LDADD = $(trainer_LIBS) $(CMOCKA_LIBS)
 tests_unit_test_comm_LDFLAGS = $(AM_LDFLAGS) -Wl,--wrap=free
+tests_unit_test_comm_reduce_SOURCES = tests/unit/trainer/comm/test_comm_reduce.c $(comm_world)
+tests_unit_test_comm_reduce_LDADD = $(trainer_LIBS) $(CMOCKA_LIBS)
 tests_unit_test_comm_failure_SOURCES = tests/unit/trainer/comm/test_comm_failure.c $(comm_world)
 tests_unit_test_comm_failure_LDADD = $(trainer_LIBS) $(CMOCKA_LIBS)
 tests_unit_test_comm_reason_SOURCES = tests/unit/trainer/comm/test_comm_reason.c $(comm_world)

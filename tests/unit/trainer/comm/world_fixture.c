@@ -125,6 +125,14 @@ void world_assert_ok(int size, const struct world_rank *ranks)
 	}
 }
 
+void world_run_ok(int size, world_body *body, void *arg)
+{
+	struct world_rank ranks[WORLD_MAX];
+
+	world_run(size, 20, body, arg, ranks);
+	world_assert_ok(size, ranks);
+}
+
 void world_assert_names(const struct world_rank *rank, const char *word)
 {
 	if (!strstr(rank->err.text, word))
