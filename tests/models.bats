@@ -34,6 +34,6 @@ holds() {
 
 @test "three attempts claim a directory: it never goes back to an earlier one" { holds owner; }
 
-@test "a restart in the allocation: nothing that a service held is lost, and the job goes on or back" {
+@test "a restart in the allocation: nothing that a service held is lost; the job goes on, or back" {
     holds restart
 }

@@ -15,7 +15,8 @@ setup() {
     cat >fakes/srun <<'END'
 #!/bin/bash
 cd "${0%/*}/.."
-echo "$* restart=$SLURM_MUSTER_RESTART left=$SLURM_MUSTER_RESTARTS_LEFT out=$SLURM_MUSTER_LEFT_OUT" >>calls
+told="restart=$SLURM_MUSTER_RESTART left=$SLURM_MUSTER_RESTARTS_LEFT out=$SLURM_MUSTER_LEFT_OUT"
+echo "$* $told" >>calls
 end=$(sed -n "$(wc -l <calls)p" ends)
 [ "$end" != killed ] || kill -9 $$
 exit "$end"
@@ -45,6 +46,9 @@ time.sleep(1000)' >port 3>&- &
 }
 
 teardown() { kill "$slurmd"; }
+
+BACK="job 7 asks to go back into the queue"
+SILENT="its slurmd does not answer, or Slurm calls it down"
 
 # nodes STATE…: as Slurm has n1, n2, …
 nodes() {
@@ -102,7 +106,7 @@ refused() {
     nodes DOWN+DRAIN IDLE IDLE
     run -0 again --spares=1
     echo "$output"
-    [[ $output = *"muster-run: n1 is left out of this job's steps: its slurmd does not answer, or Slurm calls it down"* ]]
+    [[ $output = *"muster-run: n1 is left out of this job's steps: $SILENT"* ]]
     [ "$(grep -c 'beginning the step again on 2 nodes, restart [12] of 10$' <<<"$output")" -eq 2 ]
     diff calls - <<'END'
 --nodes=2 --ntasks=4 --nodelist=n1,n2 --mpi=pmix program restart=0 left=10 out=
@@ -119,8 +123,8 @@ END
     slurmd=$!
     run -69 again
     echo "$output"
-    [ "$(grep -c 'is left out of this job.s steps: its slurmd does not answer' <<<"$output")" -eq 3 ]
-    [[ ${lines[-1]} = "muster-run: 0 nodes are left, and at least 2 are needed: job 7 asks to go back into the queue" ]]
+    [ "$(grep -c " is left out of this job.s steps: $SILENT$" <<<"$output")" -eq 3 ]
+    [ "${lines[-1]}" = "muster-run: 0 nodes are left, and at least 2 are needed: $BACK" ]
 }
 
 @test "it gives up where Slurm takes the nodes away, or too few are left" {
@@ -131,14 +135,14 @@ END
         rm -f calls
         run -69 again
         echo "$output"
-        [ "$output" = "muster-run: Slurm is taking the job's nodes away: job 7 asks to go back into the queue" ]
+        [ "$output" = "muster-run: Slurm is taking the job's nodes away: $BACK" ]
         [ "$(wc -l <calls)" -eq 1 ]
     done
     rm calls
     nodes DOWN IDLE DOWN*
     run -69 again
     echo "$output"
-    [[ ${lines[-1]} = "muster-run: 1 node is left, and at least 2 are needed: job 7 asks to go back into the queue" ]]
+    [ "${lines[-1]}" = "muster-run: 1 node is left, and at least 2 are needed: $BACK" ]
 }
 
 @test "an end that is no death is the job's, and so is the last one" {
