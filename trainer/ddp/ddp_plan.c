@@ -136,14 +136,19 @@ static size_t smaller(size_t a, size_t b)
 	return a < b ? a : b;
 }
 
+static size_t larger(size_t a, size_t b)
+{
+	return a > b ? a : b;
+}
+
 int ddp_bucket_mb(const struct tensor_table *table, int world)
 {
 	size_t gradients = tensor_table_gradients(table) * sizeof(float);
-	size_t mb = smaller(gradients / BUCKETS >> 20, LARGEST_MB), few = gradients / FEWEST >> 20,
-		   least = smaller(((size_t)world + RANKS_MB - 1) / RANKS_MB,
-			   few > LARGEST_MB ? few : LARGEST_MB);
+	size_t for_overlap = smaller(gradients / BUCKETS >> 20, LARGEST_MB);
+	size_t for_ranks = ((size_t)world + RANKS_MB - 1) / RANKS_MB;
+	size_t most_for_ranks = larger(gradients / FEWEST >> 20, LARGEST_MB);
 
-	return (int)(mb > least ? mb : least);
+	return (int)larger(for_overlap, smaller(for_ranks, most_for_ranks));
 }
 
 /* Where the next bucket ends: at most `limit` elements after `first`, but at the end of a layer if
@@ -196,11 +201,6 @@ struct ddp_bucket *ddp_buckets_make(const struct tensor_table *table, size_t byt
 			(struct ddp_bucket) { first, end - first, layer_before(table, end), NULL };
 	}
 	return buckets;
-}
-
-static size_t larger(size_t a, size_t b)
-{
-	return a > b ? a : b;
 }
 
 /* Returns where the norm's block with element `at` begins; *end is where the next one does. */
