@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-# How far something is, as a bar on the terminal; for a build its log tells. To be sourced.
+# How far something is, as a bar on the terminal; for a build its log tells. And a build of Muster
+# with such a bar. To be sourced.
 # shellcheck shell=bash
 
 # bar WHAT DONE TOTAL: on a terminal, draws how far it is. Without arguments it is wiped.
