@@ -115,9 +115,15 @@ DIR *io_open_list(int dirfd)
 
 int io_sync_dir(int dirfd, struct err *err)
 {
-	if (fsync(dirfd) < 0)
-		return err_fail(err, io_status(errno), "write: couldn't fsync a folder: %m");
-	return 0;
+	char link[40], path[300] = "";
+	if (fsync(dirfd) == 0)
+		return 0;
+	const int why = errno;
+	snprintf(link, sizeof link, "/proc/self/fd/%d", dirfd);
+	if (readlink(link, path, sizeof path - 1) < 0)
+		snprintf(path, sizeof path, "a folder");
+	errno = why;
+	return err_fail(err, io_status(why), "write: couldn't fsync %s: %m", path);
 }
 
 /* Writes and fsyncs `temporary`. close() is checked too, since network file systems report errors

@@ -7,6 +7,7 @@
  * frame that the kernel would push there for a handler overwrites the memory below it. In a program
  * of other people's a thread may be older than this mask, or may lift it. There a handler takes the
  * signal: the default action would end the process. */
+#include "common/io.h"
 #include "common/notice.h"
 
 #include <errno.h>
@@ -73,7 +74,7 @@ static int start(struct err *err)
 	struct sigaction action = { .sa_handler = handle, .sa_flags = SA_ONSTACK | SA_RESTART };
 	int fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
 	if (fd < 0)
-		return err_set(err, "signals: couldn't make an eventfd: %m");
+		return err_fail(err, io_status(errno), "signals: couldn't make an eventfd: %m");
 	/* Also where our parent ignored a signal, which would be discarded before sigwait() sees it. */
 	sigfillset(&action.sa_mask);
 	for (size_t i = 0; i < taken; i++)

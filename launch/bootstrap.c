@@ -4,6 +4,7 @@
  * all ranks is kept until the end, since it can be asked for at any time. */
 #include "config.h"
 
+#include <errno.h>
 #include <fcntl.h>
 #include <math.h>
 #include <poll.h>
@@ -13,6 +14,7 @@
 #include <sys/eventfd.h>
 #include <unistd.h>
 
+#include "common/io.h"
 #include "common/listen.h"
 #include "common/thread.h"
 #include "launch/bootstrap_private.h"
@@ -233,7 +235,8 @@ struct bootstrap *bootstrap_begin(const struct bootstrap_plan *plan, struct err 
 	if (plan->node)
 		snprintf(bootstrap->node, sizeof bootstrap->node, "%s", plan->node);
 	if (bootstrap->wake < 0)
-		err_set(err, "rendezvous: couldn't gather the ranks: no event: %m");
+		err_fail(err, io_status(errno),
+			"rendezvous: couldn't gather the ranks: couldn't make an eventfd: %m");
 	else if (plan->rank > 0 || listen_as_rank_0(bootstrap, err) == 0)
 		return bootstrap;
 	release(bootstrap);

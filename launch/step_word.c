@@ -13,6 +13,7 @@
 #include <sys/eventfd.h>
 #include <unistd.h>
 
+#include "common/io.h"
 #include "common/thread.h"
 #include "launch/rank_links.h"
 #include "launch/step_word_data.h"
@@ -403,7 +404,7 @@ struct step_word *step_word_open(int rank, int world_size, const char *address, 
 	for (int i = 0; i < word->below_count && word->below; i++)
 		word->below[i] = (struct step_word_peer) { .rank = first + i, .fd = -1, .waits = -1 };
 	if (word->wake < 0)
-		err_set(err, "word: no event: %m");
+		err_fail(err, io_status(errno), "word: couldn't make an eventfd: %m");
 	else if (!word->below)
 		err_set(err, "word: out of memory");
 	else if (!(word->links = rank_links_open(rank, world_size, address, err)))

@@ -19,6 +19,7 @@
 #include "checkpoint/client/ckptd_contact.h"
 #include "checkpoint/client/ckptd_entries.h"
 #include "common/clock.h"
+#include "common/io.h"
 #include "common/log.h"
 #include "common/thread.h"
 
@@ -306,7 +307,7 @@ static int start(struct ckptd_client *client, struct err *err)
 		return -1;
 	client->wake = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
 	if (client->wake < 0)
-		return err_set(err, "service: couldn't make an eventfd: %m");
+		return err_fail(err, io_status(errno), "service: couldn't make an eventfd: %m");
 	if (ckptd_contact_find(&client->contact, err) < 0)
 		return -1;
 	client->connected = true;

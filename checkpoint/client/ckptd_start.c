@@ -17,6 +17,7 @@
 #include "checkpoint/protocol/ckptd_socket.h"
 #include "common/auto.h"
 #include "common/installed.h"
+#include "common/io.h"
 #include "common/spawn.h"
 
 #define PROGRAM "muster-ckptd"
@@ -86,7 +87,7 @@ int ckptd_start_own(struct ckptd_link *link, struct err *err)
 	if (find_program(program, sizeof program, err) < 0)
 		return -1;
 	if (socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, ends) < 0)
-		return err_set(err, "service: couldn't make a pair of sockets: %m");
+		return err_fail(err, io_status(errno), "service: couldn't make a pair of sockets: %m");
 	AUTO_CLOSE int ours = ends[0], theirs = ends[1];
 	AUTO_CLOSE int clear = fcntl(theirs, F_DUPFD_CLOEXEC, CLEAR_OF);
 	int error = clear < 0 ? errno : spawn(program, clear, &pid);

@@ -39,9 +39,16 @@ int ckpt_cmd_fail(const struct err *err)
 	return err->status;
 }
 
+/* A table lacks memory. */
+static bool lacks_table;
+
 int ckpt_cmd_flush(void)
 {
 	struct err err;
+	if (lacks_table) {
+		err_set(&err, "output: no memory for a table");
+		return ckpt_cmd_fail(&err);
+	}
 	return io_flush_output(&err) == 0 ? EXIT_OK : ckpt_cmd_fail(&err);
 }
 
@@ -113,13 +120,12 @@ static int width_of(const struct ckpt_table *table, int column)
 	return width;
 }
 
-int ckpt_table_print(const struct ckpt_table *table)
+void ckpt_table_print(const struct ckpt_table *table)
 {
 	int widths[CKPT_TABLE_COLUMNS] = { 0 };
-	if (table->failed) {
-		fputs("muster-ckpt: no memory for the table\n", stderr);
-		return EXIT_FAULT;
-	}
+	lacks_table |= table->failed;
+	if (table->failed)
+		return;
 	for (int c = 0; c < table->columns; c++)
 		widths[c] = width_of(table, c);
 	for (size_t i = 0; i < table->count; i++) {
@@ -132,7 +138,6 @@ int ckpt_table_print(const struct ckpt_table *table)
 		else
 			printf("%-*s  ", widths[column], table->cells[i]);
 	}
-	return ckpt_cmd_flush();
 }
 
 void ckpt_table_clear(struct ckpt_table *table)

@@ -65,8 +65,8 @@ struct ckpt_table {
 void ckpt_table_add(struct ckpt_table *table, const char *format, ...)
 	__attribute__((format(printf, 2, 3)));
 
-/* Prints all rows and flushes. Returns the exit status. */
-int ckpt_table_print(const struct ckpt_table *table);
+/* Prints all rows. A table that lacks memory is not printed, and ckpt_cmd_flush fails. */
+void ckpt_table_print(const struct ckpt_table *table);
 void ckpt_table_clear(struct ckpt_table *table);
 
 #endif

@@ -66,7 +66,7 @@ static int print_text(const struct run *run)
 		ckpt_table_add(&table, "%s", titles[i]);
 	for (size_t r = 0; r < run->attempts; r++)
 		add_row(&table, &run->rows[r]);
-	int status = ckpt_table_print(&table);
+	ckpt_table_print(&table);
 	ckpt_table_clear(&table);
 	const struct history_sum sum = history_sum(run->rows, run->attempts);
 	printf("%zu attempt%s, %zu interruption%s", sum.attempts, sum.attempts == 1 ? "" : "s",
@@ -75,7 +75,7 @@ static int print_text(const struct run *run)
 		printf(", one in %.1f s of training on average", sum.mean_between);
 	printf("; ran %.1f s, of which %.1f s were done again, and waited %.1f s\n", sum.seconds,
 		sum.lost, sum.waited);
-	status = status == EXIT_OK ? ckpt_cmd_flush() : status;
+	const int status = ckpt_cmd_flush();
 	progress_next("muster-report %s", run->dir.path);
 	return status;
 }

@@ -110,28 +110,38 @@ static json_t *row_json(const struct row *row)
 static void look_at(const struct ckpt_dir *dir, int64_t step, const struct ckpt_check *check,
 	struct row *row)
 {
+	struct err err;
 	*row = (struct row) { .step = step };
 	ckpt_step_name(step, row->name);
-	row->manifest = ckpt_dir_manifest(dir, step, NULL);
-	row->pinned = pin_is_set(dir->fd, row->name, NULL) == 1;
+	row->manifest = ckpt_dir_manifest(dir, step, &err);
+	const int pinned = row->manifest ? pin_is_set(dir->fd, row->name, &err) : -1;
+	row->pinned = pinned == 1;
 	row->verdict = ckpt_check(dir, row->name, check, &row->err);
+	/* It is valid, so that the rest of the row could not be found out this time alone. */
+	if (row->verdict == CKPT_VALID && pinned < 0) {
+		row->verdict = CKPT_UNKNOWN;
+		row->err = err;
+	}
 }
 
 /* ---- other folders ---- */
 
 /* Lists the names of damaged folders that were set aside, and of saves that are not committed. */
-static void list_others(const struct ckpt_dir *dir, json_t *set_aside, json_t *unfinished)
+static int list_others(const struct ckpt_dir *dir, json_t *set_aside, json_t *unfinished,
+	struct err *err)
 {
 	DIR *stream = io_open_list(dir->fd);
 	struct dirent *entry;
-	while (stream && (entry = readdir(stream))) {
+	if (!stream)
+		return err_fail(err, io_status(errno), "checkpoint: couldn't list %s: %m", dir->path);
+	while ((entry = readdir(stream))) {
 		if (strncmp(entry->d_name, "step-", 5) == 0 && strstr(entry->d_name, ".damaged-"))
 			json_array_append_new(set_aside, json_string(entry->d_name));
 		if (strncmp(entry->d_name, ".saving-step-", 13) == 0)
 			json_array_append_new(unfinished, json_string(entry->d_name));
 	}
-	if (stream)
-		closedir(stream);
+	closedir(stream);
+	return 0;
 }
 
 static void print_names(const char *what, const json_t *names)
@@ -147,6 +157,7 @@ static void print_names(const char *what, const json_t *names)
 struct listing {
 	struct ckpt_table table;
 	json_t *rows, *set_aside, *unfinished;
+	int status; /* of the first checkpoint of which not all could be found out, if any */
 };
 
 static void list_steps(const struct ckpt_dir *dir, const int64_t *steps, size_t count, bool deep,
@@ -162,6 +173,8 @@ static void list_steps(const struct ckpt_dir *dir, const int64_t *steps, size_t 
 	for (size_t i = 0; i < count; i++) {
 		struct row row;
 		look_at(dir, steps[i], &check, &row);
+		if (row.verdict == CKPT_UNKNOWN && listing->status == EXIT_OK)
+			listing->status = row.err.status;
 		if (row.verdict != CKPT_GONE) {
 			add_row(&listing->table, &row);
 			json_array_append_new(listing->rows, row_json(&row));
@@ -179,8 +192,8 @@ static int print_listing(const struct ckpt_dir *dir, const struct listing *listi
 				"set_aside", listing->set_aside, "unfinished", listing->unfinished));
 	if (json_array_size(listing->rows) == 0)
 		printf("no checkpoints in %s\n", dir->path);
-	else if (ckpt_table_print(&listing->table) != EXIT_OK)
-		return EXIT_FAULT;
+	else
+		ckpt_table_print(&listing->table);
 	print_names("set aside because of damage: ", listing->set_aside);
 	print_names("saves that are under way or were given up: ", listing->unfinished);
 	const int status = ckpt_cmd_flush();
@@ -209,12 +222,13 @@ int ckpt_cmd_ls(int argc, char **argv)
 	int status = EXIT_OK;
 	if (ckpt_dir_open_existing(&dir, options.words.word[0], &err) < 0)
 		status = ckpt_cmd_fail(&err);
-	else if (ckpt_dir_steps(&dir, &steps, &count, &err) < 0)
+	else if (ckpt_dir_steps(&dir, &steps, &count, &err) < 0
+		|| list_others(&dir, listing.set_aside, listing.unfinished, &err) < 0)
 		status = ckpt_cmd_fail(&err);
 	if (status == EXIT_OK) {
 		list_steps(&dir, steps, count, options.deep, &listing);
-		list_others(&dir, listing.set_aside, listing.unfinished);
 		status = print_listing(&dir, &listing, options.words.json);
+		status = status == EXIT_OK ? listing.status : status;
 	}
 	ckpt_dir_close(&dir);
 	ckpt_table_clear(&listing.table);

@@ -74,8 +74,9 @@ static const struct argp argp = { .options = option_rows,
 struct entry {
 	char name[CKPT_STEP_NAME_SIZE];
 	uint64_t size;
-	bool removed, was_pinned; /* was_pinned: not removed, since it was pinned or is being read */
-	bool failed;              /* it couldn't be removed */
+	bool removed;
+	bool failed;     /* it couldn't be removed */
+	char stays[100]; /* "stays: " and why, or nothing */
 };
 
 /* The valid checkpoints of the directory; the others are left alone. */
@@ -87,8 +88,8 @@ struct pruning {
 	size_t count;
 	int64_t *remove;
 	size_t picked;
-	json_t *left_alone; /* names of the checkpoints that are not valid */
-	int status;         /* exit status of the first failed removal */
+	json_t *left_alone; /* {name: why} of the checkpoints that are not valid */
+	int status;         /* exit status of the first failed removal or check */
 };
 
 static void add_step(struct pruning *p, int64_t step)
@@ -100,13 +101,21 @@ static void add_step(struct pruning *p, int64_t step)
 	enum ckpt_verdict verdict = ckpt_check(&p->dir, entry->name, &check, &why);
 	struct manifest *manifest =
 		verdict == CKPT_VALID ? ckpt_dir_manifest(&p->dir, step, &why) : NULL;
-	if (!manifest && verdict != CKPT_GONE)
-		json_array_append_new(p->left_alone, json_string(entry->name));
+	const int pinned = manifest ? pin_is_set(p->dir.fd, entry->name, &why) : 0;
+	if (verdict == CKPT_UNKNOWN || (verdict == CKPT_VALID && (!manifest || pinned < 0))) {
+		err_prefix(&why, "%s", entry->name);
+		const int status = ckpt_cmd_fail(&why);
+		p->status = p->status ? p->status : status;
+		json_object_set_new(p->left_alone, entry->name, json_string("it could not be checked"));
+	} else if (verdict == CKPT_FAULTY) {
+		json_object_set_new(p->left_alone, entry->name,
+			json_string("it is not valid (see muster-ckpt verify)"));
+	}
 	if (!manifest)
 		return;
 	p->items[p->count++] = (struct retention_item) { .step = step,
 		.validation_loss = manifest->validation_loss,
-		.pinned = pin_is_set(p->dir.fd, entry->name, NULL) != 0 };
+		.pinned = pinned != 0 };
 	for (size_t i = 0; i < manifest->file_count; i++)
 		entry->size += manifest->files[i].size;
 	manifest_destroy(manifest);
@@ -121,7 +130,7 @@ static int survey(struct pruning *p, struct err *err)
 	p->items = calloc(count + 1, sizeof *p->items);
 	p->entries = calloc(count + 1, sizeof *p->entries);
 	p->remove = calloc(count + 1, sizeof *p->remove);
-	p->left_alone = json_array();
+	p->left_alone = json_object();
 	if (!p->items || !p->entries || !p->remove || !p->left_alone)
 		return err_set(err, "prune: no memory");
 	for (size_t i = 0; i < count; i++)
@@ -182,9 +191,12 @@ static void remove_picked(struct pruning *p, const char *token)
 		struct entry *entry = entry_of(p, p->remove[i]);
 		int result = remove_step(&p->dir, p->remove[i], token, &why);
 		entry->removed = result == 0;
-		entry->was_pinned = result == 1;
 		entry->failed = result < 0;
-		int status = entry->failed ? ckpt_cmd_fail(&why) : EXIT_OK;
+		if (result == 1)
+			snprintf(entry->stays, sizeof entry->stays, "%s", strstr(why.text, "stays: "));
+		int status = entry->failed                   ? ckpt_cmd_fail(&why)
+			: result == 1 && why.status == EXIT_LOST ? EXIT_LOST
+													 : EXIT_OK;
 		p->status = p->status ? p->status : status;
 		if (entry->failed && owner_verify(&p->dir, token, NULL) < 0)
 			return;
@@ -207,7 +219,8 @@ static int claim_and_remove(struct pruning *p, struct err *err)
 
 static int print_json(struct pruning *p)
 {
-	json_t *removed = json_array(), *kept = json_array();
+	json_t *removed = json_array(), *kept = json_array(), *left_alone = json_array(), *why;
+	const char *name;
 	for (size_t i = 0; i < p->count; i++) {
 		bool gone = p->entries[i].removed;
 		for (size_t r = 0; p->options->dry_run && r < p->picked; r++)
@@ -215,35 +228,37 @@ static int print_json(struct pruning *p)
 		json_array_append_new(gone ? removed : kept,
 			json_pack("{s:I, s:s, s:I, s:b, s:o}", "step", (json_int_t)p->items[i].step, "folder",
 				p->entries[i].name, "size", (json_int_t)p->entries[i].size, "pinned",
-				(int)(p->items[i].pinned || p->entries[i].was_pinned), "validation_loss",
-				ckpt_cmd_number(p->items[i].validation_loss)));
+				(int)(p->items[i].pinned || strstr(p->entries[i].stays, "pinned")),
+				"validation_loss", ckpt_cmd_number(p->items[i].validation_loss)));
 	}
-	return ckpt_cmd_print_json(json_pack("{s:s, s:b, s:o, s:o, s:O}", "directory", p->dir.path,
-		"dry_run", (int)p->options->dry_run, "removed", removed, "kept", kept, "left_alone",
-		p->left_alone));
+	json_object_foreach(p->left_alone, name, why)
+		json_array_append_new(left_alone, json_string(name));
+	return ckpt_cmd_print_json(
+		json_pack("{s:s, s:b, s:o, s:o, s:o}", "directory", p->dir.path, "dry_run",
+			(int)p->options->dry_run, "removed", removed, "kept", kept, "left_alone", left_alone));
 }
 
 static int print_text(struct pruning *p)
 {
 	uint64_t bytes = 0;
-	size_t removed = 0, i;
+	size_t removed = 0;
 	char size[16];
-	json_t *name;
+	const char *name;
+	json_t *why;
 	for (size_t r = 0; r < p->picked; r++) {
 		const struct entry *entry = entry_of(p, p->remove[r]);
 		bool gone = entry->removed || p->options->dry_run;
 		removed += gone;
 		bytes += gone ? entry->size : 0;
 		printf("%s: %s\n", entry->name,
-			p->options->dry_run     ? "would be removed"
-				: gone              ? "removed"
-				: entry->was_pinned ? "stays: it was pinned, or is being read"
-				: entry->failed     ? "couldn't be removed"
-									: "stays");
+			p->options->dry_run   ? "would be removed"
+				: gone            ? "removed"
+				: entry->stays[0] ? entry->stays
+				: entry->failed   ? "couldn't be removed"
+								  : "stays");
 	}
-	json_array_foreach(p->left_alone, i, name)
-		printf("%s: left alone: it is not valid (see muster-ckpt verify)\n",
-			json_string_value(name));
+	json_object_foreach(p->left_alone, name, why)
+		printf("%s: left alone: %s\n", name, json_string_value(why));
 	printf("%s%zu of %zu checkpoints, %s\n", p->options->dry_run ? "would remove " : "removed ",
 		removed, p->count, progress_bytes((double)bytes, size));
 	return ckpt_cmd_flush();

@@ -92,13 +92,14 @@ struct model_source *ckpt_model_open(const char *path, struct err *err)
 struct model_source *model_source_open_any(const char *path, struct err *err)
 {
 	struct ckpt_place place;
-	struct err ignored;
 	if (ckpt_place_is_step(path))
 		return ckpt_model_open(path, err);
-	const bool is_ckpt_dir = ckpt_place_open(&place, path, NULL, &ignored) == 0;
+	const int rc = ckpt_place_open(&place, path, NULL, err);
 	ckpt_place_close(&place);
-	if (is_ckpt_dir)
+	if (rc == 0)
 		return ckpt_model_open(path, err);
+	if (err->status == EXIT_LOST)
+		return NULL;
 	if (access(path, F_OK) == 0)
 		return model_source_open(path, err);
 	err_fail(err, EXIT_USAGE,

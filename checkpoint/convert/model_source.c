@@ -6,11 +6,13 @@
 #include <string.h>
 #include <sys/stat.h>
 
+#include "common/io.h"
+
 struct model_source *model_source_open(const char *path, struct err *err)
 {
 	struct stat st;
 	if (stat(path, &st) < 0) {
-		err_fail(err, EXIT_USAGE,
+		err_fail(err, io_status_or(errno, EXIT_USAGE),
 			"model: couldn't find %s: %s; give a Hugging Face directory or a model file of llm.c",
 			path, strerror(errno));
 		return NULL;

@@ -88,7 +88,8 @@ int removable_check(const struct ckpt_dir *dir, int64_t step, int *lock, struct 
 	char path[PATH_SIZE];
 	*lock = -1;
 	if (!newer_is_whole(dir, step)) {
-		err_set(err, "checkpoint: step %" PRId64 " stays: no newer one is whole", step);
+		err_fail(err, EXIT_LOST,
+			"checkpoint: step %" PRId64 " stays: no newer one is known to be whole", step);
 		return 0;
 	}
 	/* A checkpoint without a manifest, or with one that we may not write, is removed without a
@@ -101,8 +102,8 @@ int removable_check(const struct ckpt_dir *dir, int64_t step, int *lock, struct 
 	if (*lock >= 0)
 		close(*lock);
 	*lock = -1;
-	err_set(err, "checkpoint: step %" PRId64 " stays: %s%s", step,
-		is_held(why) ? "it is being read" : "whether it is being read can't be known: ",
+	err_fail(err, is_held(why) ? EXIT_FAULT : EXIT_LOST, "checkpoint: step %" PRId64 " stays: %s%s",
+		step, is_held(why) ? "it is being read" : "whether it is being read can't be known: ",
 		is_held(why) ? "" : strerror(why));
 	return 0;
 }

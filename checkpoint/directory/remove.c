@@ -161,10 +161,12 @@ int remove_step(const struct ckpt_dir *dir, int64_t step, const char *token, str
 	if (io_sync_dir(dir->fd, err) < 0)
 		return err_prefix(err, "checkpoint: %s: %s", dir->path, name);
 	/* Not earlier: pin_set, if it creates a pin later, finds that the name is gone (pin.c). */
-	if (pin_is_set(dir->fd, away, err) != 0) {
+	const int pinned = pin_is_set(dir->fd, away, err);
+	if (pinned != 0) {
 		if (rename_back(dir, away, name, err) < 0)
 			return -1;
-		err_set(err, "checkpoint: step %" PRId64 " stays: it is pinned", step);
+		err_fail(err, pinned > 0 ? EXIT_FAULT : EXIT_LOST, "checkpoint: step %" PRId64 " stays: %s",
+			step, pinned > 0 ? "it is pinned" : "whether it is pinned can't be known");
 		return 1;
 	}
 	/* NFS does not remove a file that is open. A reader that locks the manifest from now on sees

@@ -11,8 +11,9 @@
 
 /* Removes the folder of `step`: renames it, then removes the manifest, then the data. Refuses (-1,
  * EXIT_FAULT) when the owner's token is no longer `token`. Returns 0 when it is removed. Returns 1
- * when it stays, and err says why: it is pinned, it is being read (from ckpt_open to ckpt_close, by
- * any process), or no newer checkpoint is whole. */
+ * when it stays, and err has "stays: " and why: it is pinned, it is being read (from ckpt_open to
+ * ckpt_close, by any process), no newer checkpoint is whole, or that can't be known (the latter two
+ * with EXIT_LOST). */
 int remove_step(const struct ckpt_dir *dir, int64_t step, const char *token, struct err *err);
 
 /* Removes unfinished saves and removals of other attempts. Only the owner may call it, when it

@@ -13,6 +13,7 @@
 #include <unistd.h>
 
 #include "common/descriptors.h"
+#include "common/io.h"
 #include "common/memory_limit.h"
 
 #define SIZE_SEALS (F_SEAL_SHRINK | F_SEAL_GROW)
@@ -51,8 +52,8 @@ static int make_buffer(struct snapshot_memory *memory, int buffer, struct err *e
 	memory->fd[buffer] = descriptors_own(fd);
 	if (fd < 0 || ftruncate(fd, (off_t)memory->bytes) < 0
 		|| fcntl(fd, F_ADD_SEALS, SIZE_SEALS | F_SEAL_SEAL) < 0)
-		return err_set(err, "snapshot: couldn't make a memory file of %zu MB: %m",
-			memory->bytes >> 20);
+		return err_fail(err, io_status(errno),
+			"snapshot: couldn't make a memory file of %zu MB: %m", memory->bytes >> 20);
 	return map_buffer(memory, buffer, PROT_READ | PROT_WRITE, err);
 }
 

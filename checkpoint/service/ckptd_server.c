@@ -16,6 +16,7 @@
 #include "checkpoint/service/ckptd_alive.h"
 #include "checkpoint/service/ckptd_session.h"
 #include "common/clock.h"
+#include "common/io.h"
 #include "common/log.h"
 
 #define VISITORS_MAX 64 /* connections that have not attached */
@@ -394,7 +395,7 @@ int ckptd_server_run(const struct ckptd_server_plan *plan, struct err *err)
 		.arg = &server.lost,
 		.wake = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK) };
 	if (server.service.wake < 0)
-		return err_set(err, "service: couldn't make an eventfd: %m");
+		return err_fail(err, io_status(errno), "service: couldn't make an eventfd: %m");
 	if (plan->client >= 0)
 		add_visitor(&server, plan->client);
 	do {

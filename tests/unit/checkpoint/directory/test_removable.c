@@ -138,14 +138,14 @@ static void who_comes_while_it_is_removed_does_not_get_it(void **state)
 static void the_last_whole_one_stays(void **state)
 {
 	begin("last", 4);
-	stays(4, "no newer one is whole");
+	stays(4, "no newer one is known to be whole");
 	assert_int_equal(truncate(files_path("last/step-00000004/config.json"), 1), 0);
 	assert_int_equal(unlinkat(dir.fd, "step-00000003/model-00001-of-00001.safetensors", 0), 0);
-	stays(2, "no newer one is whole");
+	stays(2, "no newer one is known to be whole");
 	goes(1);
 	assert_int_equal(unlinkat(dir.fd, "step-00000003/manifest.json", 0), 0);
-	stays(2, "no newer one is whole");
-	stays(3, "no newer one is whole");
+	stays(2, "no newer one is known to be whole");
+	stays(3, "no newer one is known to be whole");
 	ckpt_dir_close(&dir);
 }
 
