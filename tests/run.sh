@@ -475,7 +475,7 @@ run_lanes() {
     test_files | grep '^tests/[^/]*$' |
         first tests/{sanitize,sanitize_device,sanitize_threads,gpu_train,fuzz,lint}.bats \
             tests/{gpt2_torch,python,nfs,elastic,saving,train,gpu,zero,ckpt_hf}.bats \
-            tests/{power_loss,train_kill}.bats |
+            tests/{power_loss,train_kill,lacking}.bats |
         sed 's/^/plain /' | queue commands
     end_lost_watchdogs {lock}<&- &
     watch=$!

@@ -101,10 +101,19 @@ tests_tools_text_tokens_LDADD = libtext.la
 endif
 partial_io = tests/tools/partial_io.c tests/tools/partial_io.h
 check_LTLIBRARIES = tests/tools/partial_io.la
-tests_tools_partial_io_la_SOURCES = $(partial_io)
-tests_tools_partial_io_la_CPPFLAGS = $(AM_CPPFLAGS) \
-	'-DPARTIAL_IO_OURS="$(prefix)/","$(abs_top_builddir)/"'
+# What it has in the C library's place is visible.
+preloaded_CFLAGS = $(AM_CFLAGS) -fvisibility=default
+our_calls = tests/tools/our_calls.c tests/tools/our_calls.h
+our_calls_CPPFLAGS = $(AM_CPPFLAGS) '-DOUR_FOLDERS="$(prefix)/","$(abs_top_builddir)/"'
+tests_tools_partial_io_la_SOURCES = $(partial_io) $(our_calls)
+tests_tools_partial_io_la_CPPFLAGS = $(our_calls_CPPFLAGS)
+tests_tools_partial_io_la_CFLAGS = $(preloaded_CFLAGS)
 tests_tools_partial_io_la_LDFLAGS = $(AM_LDFLAGS) -module -avoid-version -shared -rpath /nowhere
+check_LTLIBRARIES += tests/tools/fail_call.la
+tests_tools_fail_call_la_SOURCES = tests/tools/fail_call.c $(our_calls)
+tests_tools_fail_call_la_CPPFLAGS = $(our_calls_CPPFLAGS)
+tests_tools_fail_call_la_CFLAGS = $(preloaded_CFLAGS)
+tests_tools_fail_call_la_LDFLAGS = $(AM_LDFLAGS) -module -avoid-version -shared -rpath /nowhere
 check_LTLIBRARIES += tests/tools/libpower.la tests/tools/power_loss.la tests/tools/test_filter.la \
 	tests/tools/slow_steps.la
 tests_tools_test_filter_la_LDFLAGS = $(AM_LDFLAGS) -module -avoid-version -shared -rpath /nowhere
@@ -172,7 +181,7 @@ EXTRA_DIST += tests/tools/train_shim.c tests/fakes/fake_driver.c tests/fakes/fak
 	tests/gpu_train.bats tests/gpu_ranks.bats
 check_PROGRAMS += tests/tools/power_cut tests/tools/kill_at
 tests_tools_power_cut_LDADD = tests/tools/libpower.la
-EXTRA_DIST += tests/power_loss.bats tests/ckptd_kill.bats tests/train_kill.bats
+EXTRA_DIST += tests/power_loss.bats tests/ckptd_kill.bats tests/train_kill.bats tests/lacking.bats
 if HAVE_FUSE
 check_PROGRAMS += tests/tools/nfs_like
 tests_tools_nfs_like_SOURCES = tests/tools/nfs_like.c tests/tools/nfs_node.c tests/tools/nfs_node.h

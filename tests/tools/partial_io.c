@@ -4,21 +4,19 @@
 #define _GNU_SOURCE
 #include "tests/tools/partial_io.h"
 
-#include <dlfcn.h>
 #include <errno.h>
 #include <fcntl.h>
-#include <stdint.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/auxv.h>
 #include <sys/socket.h>
 #include <sys/syscall.h>
 #include <sys/uio.h>
 #include <unistd.h>
 
+#include "tests/tools/our_calls.h"
+
 #define FDS 4096
 #define BYTE_BY_BYTE 48 /* bytes of a connection each way: more than the head of any message */
-#define CALLERS 1024
 #define VECTORS 64
 
 _Thread_local bool partial_io_here;
@@ -33,52 +31,15 @@ static struct {
 
 /* ---- whose call it is ---- */
 
-#ifdef PARTIAL_IO_OURS
-
-static bool is_ours(const void *caller)
-{
-	static const char *const folders[] = { PARTIAL_IO_OURS };
-	char path[4096] = "";
-	Dl_info in, main;
-	if (!dladdr(caller, &in))
-		return false;
-	/* The name of a program is what it was called by. */
-	if (dladdr((const void *)getauxval(AT_ENTRY), &main) && main.dli_fbase == in.dli_fbase)
-		(void)!readlink("/proc/self/exe", path, sizeof path - 1);
-	else
-		strncpy(path, in.dli_fname, sizeof path - 1);
-	for (size_t i = 0; i < sizeof folders / sizeof folders[0]; i++)
-		if (strncmp(path, folders[i], strlen(folders[i])) == 0)
-			return true;
-	return false;
-}
-
 static bool is_concerned(const void *caller)
 {
-	static struct {
-		const void *caller;
-		bool ours;
-	} known[CALLERS];
-	size_t at = (uintptr_t)caller / 4 % CALLERS;
-	if (__atomic_load_n(&known[at].caller, __ATOMIC_ACQUIRE) == caller)
-		return known[at].ours;
-	bool ours = is_ours(caller);
-	if (!known[at].caller) {
-		known[at].ours = ours;
-		__atomic_store_n(&known[at].caller, caller, __ATOMIC_RELEASE);
-	}
-	return ours;
-}
-
+#ifdef OUR_FOLDERS
+	return our_call(caller);
 #else
-
-static bool is_concerned(const void *caller)
-{
 	(void)caller;
 	return partial_io_here;
-}
-
 #endif
+}
 
 static bool is_stream(int fd)
 {
