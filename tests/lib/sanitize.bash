@@ -6,6 +6,7 @@ load lib/places
 load lib/wait_for
 
 export MUSTER_TEST_SHARE=50 # of test_damage: one place of this number
+unset MUSTER_LONG # every world is tried without sanitizers
 export ASAN_OPTIONS=detect_leaks=1:allocator_may_return_null=1 UBSAN_OPTIONS=print_stacktrace=1
 export TSAN_OPTIONS=halt_on_error=1 OMP_NUM_THREADS=2
 
