@@ -144,6 +144,14 @@ static void wait_until(const bool *flag, struct deadline deadline)
 		pthread_cond_timedwait(&watch.changed, &watch.lock, &until);
 }
 
+static bool send_all(int fd, const char *word, size_t size)
+{
+	for (ssize_t n; size > 0; word += n, size -= (size_t)n)
+		if ((n = send(fd, word, size, MSG_NOSIGNAL)) < 0)
+			return false;
+	return true;
+}
+
 void spot_watch_end(bool durable)
 {
 	static const char word[] = "durable\n";
@@ -152,7 +160,7 @@ void spot_watch_end(bool durable)
 	pthread_mutex_lock(&watch.lock);
 	watch.closing = true;
 	if (durable && watch.noticed && !watch.ended
-		&& send(fileno(watch.from), word, sizeof word - 1, MSG_NOSIGNAL) > 0)
+		&& send_all(fileno(watch.from), word, sizeof word - 1))
 		wait_until(&watch.acknowledged, deadline_in(ACKNOWLEDGE_SECONDS));
 	if (!watch.ended)
 		shutdown(fileno(watch.from), SHUT_WR);

@@ -22,8 +22,8 @@
 #include "common/spawn.h"
 #include "plugin/task_end.h"
 
-#define HEAR_SECONDS 0.05 /* between looks at what has not said all yet */
-#define END_SECONDS 10.0  /* for the end of a step that was killed, where its nodes answer */
+#define END_SECONDS 10.0 /* for the end of a step that was killed, where its nodes answer */
+#define HEAR_SECONDS 3.0 /* for messages that have not come whole when srun ends */
 
 int step_start(struct step *step, char *const *argv, const uint16_t *port_range, struct err *err)
 {
@@ -89,7 +89,7 @@ static void look_at(struct node *node)
 	node->fd = -1;
 }
 
-/* Whether srun has ended. */
+/* Whether srun has just ended. */
 static bool take_signals(struct step *step)
 {
 	struct signalfd_siginfo info;
@@ -98,9 +98,11 @@ static bool take_signals(struct step *step)
 	while (read(step->signals, &info, sizeof info) == sizeof info) {
 		if (info.ssi_signo != SIGCHLD) {
 			step->told = true;
-			kill(step->srun, (int)info.ssi_signo);
-		} else if (waitpid(step->srun, &status, WNOHANG) == step->srun) {
+			if (step->srun)
+				kill(step->srun, (int)info.ssi_signo);
+		} else if (step->srun && waitpid(step->srun, &status, WNOHANG) == step->srun) {
 			step->status = WIFSIGNALED(status) ? 128 + WTERMSIG(status) : WEXITSTATUS(status);
+			step->srun = 0;
 			ended = true;
 		}
 	}
@@ -128,14 +130,19 @@ static bool some_node_is_awaited(const struct nodes *nodes)
 static bool listen_once(struct step *step, struct pollfd *polled, struct deadline deadline)
 {
 	struct nodes *nodes = step->nodes;
+	const struct end_visitors *visitors = &step->visitors;
+	struct pollfd *speaking = polled + 2 + nodes->count;
 	double left = deadline_left(deadline);
-	if (step->visitors.count > 0)
-		left = fmin(left, HEAR_SECONDS);
 	polled[0] = (struct pollfd) { step->signals, POLLIN, 0 };
 	polled[1] = (struct pollfd) { step->channel.fd, POLLIN, 0 };
 	for (int i = 0; i < nodes->count; i++)
 		polled[i + 2] = (struct pollfd) { nodes->all[i].fd, POLLIN, 0 };
-	poll(polled, (nfds_t)nodes->count + 2, isinf(left) ? -1 : (int)fmin(left * 1e3 + 1, 1e6));
+	for (int i = 0; i < visitors->count; i++) {
+		speaking[i] = (struct pollfd) { visitors->all[i].fd, POLLIN, 0 };
+		left = fmin(left, deadline_left(visitors->all[i].until));
+	}
+	poll(polled, (nfds_t)(2 + nodes->count + visitors->count),
+		isinf(left) ? -1 : (int)fmin(left * 1e3 + 1, 1e6));
 	for (int i = 0; i < nodes->count; i++)
 		if (polled[i + 2].revents)
 			look_at(&nodes->all[i]);
@@ -155,6 +162,17 @@ static bool watch(struct step *step, struct pollfd *polled)
 			deadline = deadline_in(step->silence);
 	}
 	return true;
+}
+
+/* srun may end before the word of its ranks' end is here. Where one has failed, waits for what has
+ * not come whole, and for the first word of a step whose nodes had one to say. */
+static void hear_out(struct step *step, struct pollfd *polled)
+{
+	struct deadline deadline = deadline_in(HEAR_SECONDS);
+	while (step->status != EXIT_OK && !deadline_passed(deadline)
+		&& (step->visitors.count > 0
+			|| (step->began && !step->first.found && some_node_is_awaited(step->nodes))))
+		listen_once(step, polled, deadline);
 }
 
 /* ---- the end ---- */
@@ -198,6 +216,7 @@ static void end_step(struct step *step, struct pollfd *polled)
 		ended = listen_once(step, polled, deadline);
 	if (!ended)
 		end_child(step->srun);
+	step->srun = 0;
 	if (scancel)
 		end_child(scancel);
 	step->status = 128 + SIGKILL;
@@ -209,10 +228,12 @@ static void end_step(struct step *step, struct pollfd *polled)
 
 int step_wait(struct step *step, struct err *err)
 {
-	struct pollfd *polled = calloc((size_t)step->nodes->count + 2, sizeof *polled);
+	struct pollfd *polled = calloc(2 + (size_t)step->nodes->count + END_VISITORS, sizeof *polled);
 	if (!polled)
 		return err_set(err, "out of memory");
-	if (!watch(step, polled))
+	if (watch(step, polled))
+		hear_out(step, polled);
+	else
 		end_step(step, polled);
 	free(polled);
 	close_connections(step);

@@ -16,8 +16,8 @@ struct step {
 	struct end_channel channel;
 	struct end_visitors visitors;
 	struct nodes *nodes;
-	double silence; /* seconds after which a node that answers nothing is gone */
-	pid_t srun;
+	double silence;   /* seconds after which a node that answers nothing is gone */
+	pid_t srun;       /* 0: it has ended */
 	int signals;      /* a signalfd with SIGCHLD and what a job's script is sent */
 	uint32_t job, id; /* id is known once `began` */
 	bool began;

@@ -8,12 +8,16 @@
 #include <arpa/inet.h>
 #include <netinet/in.h>
 #include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 #include <sys/signalfd.h>
 #include <sys/socket.h>
+#include <sys/wait.h>
 #include <unistd.h>
 
 #include "restart/step.h"
+#include "tests/unit/hang.h"
 
 static void a_step_is_judged_by_its_ranks_and_its_status(void **state)
 {
@@ -96,11 +100,58 @@ static void a_connection_that_was_reset_is_not_the_end_of_its_node(void **state)
 	assert_true(!all[1].heard && !all[1].lost);
 }
 
+/* Another process, which is a node: it tells of a rank's end in two parts, of which the second
+ * comes once the step has ended, which waits for the first. */
+static pid_t tell_in_parts(const char *value, int told, int ended)
+{
+	const struct task_report report = { 2, 4, 3 << 8, "n1", "", 0 };
+	struct end_address address;
+	char message[END_MESSAGE_MAX], byte = '\n';
+	assert_true(end_address_read("127.0.0.1", value, &address));
+	size_t size = end_write_report(address.secret, &report, message), half = size / 2;
+	pid_t child = fork();
+	if (child != 0)
+		return child;
+	int fd = end_channel_hold(&address, geteuid(), message, half, HANG_SECONDS);
+	_exit(fd < 0 || write(told, &byte, 1) != 1 || read(ended, &byte, 1) != 0
+		|| send(fd, message + half, size - half, 0) != (ssize_t)(size - half));
+}
+
+static void a_word_that_comes_in_parts_is_heard_out(void **state)
+{
+	struct err err;
+	struct node all[] = { { .name = "n1", .used = true, .fd = -1 } };
+	struct nodes nodes = { .all = all, .count = 1 };
+	struct step step = { .nodes = &nodes, .silence = 10 };
+	int told[2], ended[2], status;
+	char script[100], *argv[] = { (char *)"sh", (char *)"-c", script, NULL };
+	sigset_t set;
+	sigemptyset(&set);
+	sigaddset(&set, SIGCHLD);
+	sigprocmask(SIG_BLOCK, &set, NULL);
+	step.signals = signalfd(-1, &set, SFD_CLOEXEC | SFD_NONBLOCK);
+	assert_int_equal(pipe(told) | pipe(ended), 0);
+	snprintf(script, sizeof script, "read -r line <&%d; exit 143", told[0]);
+	assert_int_equal(step_start(&step, argv, NULL, &err), 0);
+	close(ended[1]);
+	pid_t node = tell_in_parts(getenv(END_CHANNEL_RUN), told[1], ended[0]);
+	assert_int_equal(step_wait(&step, &err), 0);
+	assert_int_equal(waitpid(node, &status, 0), node);
+	assert_int_equal(status, 0);
+	close(step.signals);
+	close(told[0]);
+	close(told[1]);
+	close(ended[0]);
+	assert_int_equal(step.first.first.rank, 2);
+	assert_int_equal(step_judge(&step), STEP_OVER);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(a_step_is_judged_by_its_ranks_and_its_status),
 		cmocka_unit_test(a_connection_that_was_reset_is_not_the_end_of_its_node),
+		cmocka_unit_test(a_word_that_comes_in_parts_is_heard_out),
 	};
 	return cmocka_run_group_tests(tests, NULL, NULL);
 }
