@@ -27,21 +27,22 @@ setup_file() {
 setup() {
     cd "$BATS_FILE_TMPDIR" || return
     moments=${MUSTER_TEST_MOMENTS-400}
+    library=$MUSTER_BUILD/tests/tools/.libs/fail_call.so
 }
 
 # tiny DIR STEPS: training of a few thousand weights, each step saved.
 tiny() {
     muster-train --data tokens.u16 --ckpt-dir "$1" --layers 1 --width 16 --heads 1 --context 16 \
         --vocabulary 64 --global-batch 4 --microbatch 1 --learning-rate 0.01 --warmup-steps 3 \
-        --threads 1 --steps "$2" --ckpt-every 1 --keep-last 2
+        --threads 1 --steps "$2" --ckpt-every 1 --keep-last 2 "${@:3}"
 }
 
 # lack KIND N COMMAND…: its N-th call of that kind fails; `called` has the name of that call, or
 # nothing where there were fewer; with 0 none fails, and it has how many there were.
 lack() {
     : >called
-    FAIL_KIND=$1 FAIL_CALL=$2 FAIL_LOG=$PWD/called \
-        LD_PRELOAD=$MUSTER_BUILD/tests/tools/.libs/fail_call.so "${@:3}" >out 2>errors </dev/null
+    FAIL_KIND=$1 FAIL_CALL=$2 FAIL_LOG=$PWD/called LD_PRELOAD=$library \
+        "${@:3}" >out 2>errors </dev/null
 }
 
 # Whether the program, of $status, did without what it lacked, or said what it was.
@@ -146,6 +147,42 @@ made_training() {
     local begin again=: made=made_training
     resumed() { rm -rf made && cp -a half made; }
     begin=resumed each_lack tiny made 6
+}
+
+@test "its checkpoint service lacks something: the training comes to the same bits, now or later" {
+    local begin again made=made_training preload=$library
+    cat >service <<END
+#!/bin/bash
+exec {serving}>"$PWD/serving"
+flock -s \$serving
+LD_PRELOAD=$library exec "$MUSTER_BUILD/muster-ckptd" "\$@"
+END
+    chmod +x service
+    export MUSTER_CKPTD_PROGRAM=$PWD/service
+    library=
+    # It may write yet when its trainer has ended.
+    served() { "$@" && status=0 || status=$?; flock serving true; return $status; }
+    fresh() { rm -rf made; }
+    begin=fresh again=: each_lack served tiny made 6
+}
+
+@test "one of two ranks lacks something: both end, and come to the same bits, now or later" {
+    local begin again=: made=made_training meeting=0
+    # The second rank is the one. Where it ends before they have met, the first waits in vain.
+    pair() {
+        local status=0 waits=$HANG
+        [ "${FAIL_CALL:-0}" = 0 ] || waits=5
+        meeting=$((meeting + 1))
+        export WORLD_SIZE=2 LOCAL_WORLD_SIZE=2 GROUP_RANK=0 GROUP_WORLD_SIZE=1 \
+            MUSTER_RDZV_DIR=$PWD/meet MUSTER_RDZV_ID=$$-$meeting
+        LD_PRELOAD='' RANK=0 LOCAL_RANK=0 tiny "$@" --rdzv-timeout $waits >rank0.out 2>&1 3>&- &
+        RANK=1 LOCAL_RANK=1 tiny "$@" --rdzv-timeout $waits || status=$?
+        wait $! || [ $status -ne 0 ] || status=$?
+        cat rank0.out
+        return $status
+    }
+    fresh() { rm -rf made meet && mkdir meet; }
+    begin=fresh each_lack pair made 6
 }
 
 @test "sockets whose calls do as little at once as they may: the same bits" {

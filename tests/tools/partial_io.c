@@ -50,9 +50,17 @@ static bool is_stream(int fd)
 	return stream;
 }
 
+/* Slurm's server of PMI2 takes no part of a message for one. */
+static bool is_pmi(int fd)
+{
+	const char *pmi = getenv("PMI_FD");
+	return pmi && strtol(pmi, NULL, 10) == fd;
+}
+
 /* A descriptor that is no socket asks nobody: a signal's handler may write to one. */
 #define CONCERNED(fd) \
-	((unsigned)(fd) < FDS && is_stream(fd) && is_concerned(__builtin_return_address(0)))
+	((unsigned)(fd) < FDS && is_stream(fd) && !is_pmi(fd) \
+		&& is_concerned(__builtin_return_address(0)))
 
 static bool only_late(void)
 {
