@@ -157,20 +157,10 @@ static uint64_t layout_hash(const struct tensor_table *table)
 	return value;
 }
 
-static int plan_nodes(struct ddp *ddp, const uint64_t *all, const int *nodes, struct err *err)
+int ddp_agree(struct comm *comm, const struct tensor_table *table, const struct ddp_config *config,
+	int *nodes, struct err *err)
 {
-	AUTO_FREE int *numbers = calloc((size_t)ddp->plan.world, sizeof *numbers);
-
-	for (int rank = 0; numbers && rank < ddp->plan.world; rank++)
-		numbers[rank] = nodes ? nodes[rank] : (int)all[rank * TELL_COUNT + TELL_NODE];
-	return numbers ? ddp_nodes_make(&ddp->nodes, ddp->plan.world, numbers, err)
-				   : err_set(err, "ddp: couldn't compare the ranks: out of memory");
-}
-
-/* Collective: checks that all ranks have the same options and tensors, and learns which are on one
- * node. */
-static int agree(struct ddp *ddp, const struct ddp_config *config, struct err *err)
-{
+	const size_t world = (size_t)comm_size(comm);
 	const uint64_t mine[TELL_COUNT] = {
 		[AGREE_SLOTS] = (uint64_t)config->slots,
 		[AGREE_BUCKET] = config->bucket_bytes,
@@ -178,27 +168,42 @@ static int agree(struct ddp *ddp, const struct ddp_config *config, struct err *e
 		[AGREE_BF16] = config->bf16 != 0,
 		[AGREE_ZERO] = config->zero != 0,
 		[AGREE_COMM] = (uint64_t)config->comm,
-		[AGREE_ELEMENTS] = tensor_table_gradients(ddp->table),
-		[AGREE_TENSORS] = (uint64_t)ddp->table->count,
-		[AGREE_LAYOUT] = layout_hash(ddp->table),
+		[AGREE_ELEMENTS] = tensor_table_gradients(table),
+		[AGREE_TENSORS] = (uint64_t)table->count,
+		[AGREE_LAYOUT] = layout_hash(table),
 		[TELL_NODE] = (uint64_t)config->node,
 	};
-	AUTO_FREE uint64_t *all = calloc((size_t)ddp->plan.world, sizeof mine);
+	AUTO_FREE uint64_t *all = calloc(world, sizeof mine);
 
 	if (!all)
 		return err_set(err, "ddp: couldn't compare the ranks: out of memory");
-	if (comm_wait(ddp->comm,
-			comm_allgather(ddp->comm, "the comparison of the ranks", mine, all, sizeof mine), err)
+	if (comm_wait(comm, comm_allgather(comm, "the comparison of the ranks", mine, all, sizeof mine),
+			err)
 		< 0)
 		return -1;
-	for (int rank = 1; rank < ddp->plan.world; rank++)
+	for (size_t rank = 0; rank < world; rank++) {
 		for (int i = 0; i < AGREE_COUNT; i++)
 			if (all[rank * TELL_COUNT + i] != all[i])
 				return err_fail(err, EXIT_USAGE,
 					"ddp: couldn't train together: %s is %" PRIu64 " on rank 0 and %" PRIu64
-					" on rank %d; start all ranks with the same options",
+					" on rank %zu; start all ranks with the same options",
 					agree_names[i], all[i], all[rank * TELL_COUNT + i], rank);
-	return plan_nodes(ddp, all, config->nodes, err);
+		nodes[rank] = (int)all[rank * TELL_COUNT + TELL_NODE];
+	}
+	return 0;
+}
+
+/* Plans the way over the nodes. */
+static int plan_nodes(struct ddp *ddp, const struct ddp_config *config, struct err *err)
+{
+	if (config->nodes)
+		return ddp_nodes_make(&ddp->nodes, ddp->plan.world, config->nodes, err);
+	AUTO_FREE int *nodes = calloc((size_t)ddp->plan.world, sizeof *nodes);
+	if (!nodes)
+		return err_set(err, "ddp: couldn't compare the ranks: out of memory");
+	return ddp_agree(ddp->comm, ddp->table, config, nodes, err) < 0
+		? -1
+		: ddp_nodes_make(&ddp->nodes, ddp->plan.world, nodes, err);
 }
 
 static int prepare_buckets(struct ddp *ddp, struct err *err)
@@ -229,7 +234,7 @@ static int prepare(struct ddp *ddp, const struct ddp_config *config, struct err 
 		< 0)
 		return -1;
 	ddp->segmented = ddp->plan.world > 1 && !ddp->native && !ddp->alone;
-	if (agree(ddp, config, err) < 0 || cut_buckets(ddp, config->bucket_bytes, err) < 0)
+	if (plan_nodes(ddp, config, err) < 0 || cut_buckets(ddp, config->bucket_bytes, err) < 0)
 		return -1;
 	if (ddp->zero && ddp_zero_prepare(ddp, err) < 0)
 		return -1;

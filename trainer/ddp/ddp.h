@@ -28,8 +28,8 @@ struct ddp_config {
 	enum ddp_comm comm; /* the same on all ranks */
 	int node; /* number of this rank's node. Where nodes have several ranks that follow each other,
 				 gradients are added on each node before they leave it */
-	const int *nodes; /* [world] of all ranks, borrowed, in place of what they tell; only for worlds
-						 that do not exist (bench/worlds.sh) */
+	const int *nodes; /* [world] the same of all ranks, as ddp_agree told them, borrowed; NULL:
+						 ddp_create calls ddp_agree itself, and so is collective */
 	int late; /* 1: early pieces wait for the last slot, too; only for bench/hiding.sh, which
 				 measures what sending them early hides */
 };
@@ -87,6 +87,11 @@ struct ddp_cost {
 	size_t sent, ring; /* bytes sent in a step: by the rank that sends most, and by the same with
 						  one piece a rank */
 };
+
+/* Collective: checks that all ranks have the same options and tensors (EXIT_USAGE), and learns
+ * their nodes into nodes[world]. */
+int ddp_agree(struct comm *comm, const struct tensor_table *table, const struct ddp_config *config,
+	int *nodes, struct err *err);
 
 /* Creates the engine, and logs the memory that the slots' arenas need. NULL with EXIT_USAGE when
  * the world size does not fit the slots (the message says what fits). Borrows comm, ops and

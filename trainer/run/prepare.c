@@ -204,6 +204,19 @@ static int alloc_state(struct run *run, struct err *err)
 	return state_alloc(&run->state, run->ops, tensors, own, count, err);
 }
 
+static struct ddp_config ddp_config_of(const struct run *run)
+{
+	const struct settings *settings = &run->settings;
+	return (struct ddp_config) { .slots = (int)settings->slots,
+		.bucket_bytes = (size_t)settings->bucket_mb << 20,
+		.native = settings->reduction == REDUCTION_NATIVE,
+		.bf16 = settings->grad_dtype == GRAD_BF16,
+		.zero = settings->zero != 0,
+		.comm = (enum ddp_comm)settings->comm,
+		.node = run->ident.node_rank,
+		.nodes = run->nodes };
+}
+
 static int build_model(struct run *run, struct err *err)
 {
 	const struct settings *settings = &run->settings;
@@ -217,13 +230,20 @@ static int build_model(struct run *run, struct err *err)
 		|| model_prepare(run->model, run->ops, (int)settings->microbatch, err) < 0
 		|| model_join(run->model, run->comm, err) < 0)
 		return -1;
-	const struct ddp_config ddp = { .slots = (int)settings->slots,
-		.bucket_bytes = (size_t)settings->bucket_mb << 20,
-		.native = settings->reduction == REDUCTION_NATIVE,
-		.bf16 = settings->grad_dtype == GRAD_BF16,
-		.zero = settings->zero != 0,
-		.comm = (enum ddp_comm)settings->comm,
-		.node = run->ident.node_rank };
+	run->nodes = calloc((size_t)run->ident.world_size, sizeof *run->nodes);
+	return run->nodes ? 0 : err_set(err, "ddp: couldn't compare the ranks: out of memory");
+}
+
+static int agree_on_ddp(struct run *run, struct err *err)
+{
+	const struct ddp_config config = ddp_config_of(run);
+	return ddp_agree(run->comm, model_tensors(run->model), &config, run->nodes, err);
+}
+
+static int build_ddp(struct run *run, struct err *err)
+{
+	const struct settings *settings = &run->settings;
+	const struct ddp_config ddp = ddp_config_of(run);
 	run->ddp = ddp_create(run->comm, run->ops, model_tensors(run->model), &ddp, err);
 	if (!run->ddp || alloc_state(run, err) < 0)
 		return -1;
@@ -324,6 +344,8 @@ static int compare_data(struct run *run, struct err *err)
 	return 0;
 }
 
+/* What a rank does by itself, and where all learn whether each could: the call does nothing that
+ * waits for others, who would take this rank's status for their own exchange. */
 #define STAGE(name, call) status_exchange(run->comm, name, run->ident.node, (call), err)
 
 int prepare(struct run *run, struct err *err)
@@ -339,8 +361,10 @@ int prepare(struct run *run, struct err *err)
 		return rc;
 	keep_flight(run);
 	if ((rc = STAGE("data", open_data(run, err))) < 0 || (rc = compare_data(run, err)) < 0
-		|| (rc = STAGE("model", build_model(run, err))) < 0 || (rc = device_attention(run, err)) < 0
-		|| (rc = device_algorithms(run, err)) < 0 || (rc = record_numerics(run, err)) < 0
+		|| (rc = STAGE("model", build_model(run, err))) < 0 || (rc = agree_on_ddp(run, err)) < 0
+		|| (rc = STAGE("gradients", build_ddp(run, err))) < 0
+		|| (rc = device_attention(run, err)) < 0 || (rc = device_algorithms(run, err)) < 0
+		|| (rc = record_numerics(run, err)) < 0
 		|| (rc = numerics_agree(run->comm, run->numerics, run->settings.require_identical, err)) < 0
 		|| (rc = STAGE("resume", restore(run, err))) < 0
 		|| (rc = state_share(&run->state, run->comm, err)) < 0

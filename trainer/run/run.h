@@ -46,6 +46,7 @@ struct run {
 	struct sampler sampler;
 	struct ops *ops;
 	struct model *model;
+	int *nodes; /* [world_size] the ranks' */
 	struct ddp *ddp;
 	struct validation *validation; /* NULL without validation */
 	struct state state;

@@ -170,6 +170,7 @@ static void release(struct run *run, bool orderly)
 	validation_destroy(run->validation);
 	sample_text_close(run->sample_text);
 	ddp_destroy(run->ddp);
+	free(run->nodes);
 	comm_close(run->comm);
 	flight_file_remove(&run->flight_file);
 	flight_destroy(run->flight);
