@@ -61,9 +61,31 @@ __attribute__((destructor)) static void end(void)
 		note(text);
 }
 
+/* What a linked library does before main is its own. */
+static bool started;
+static int (*program)(int argc, char **argv, char **environment);
+
+static int start(int argc, char **argv, char **environment)
+{
+	started = true;
+	return program(argc, argv, environment);
+}
+
+int __libc_start_main(int (*main)(int, char **, char **), int argc, char **argv, void (*init)(void),
+	void (*fini)(void), void (*rtld_fini)(void), void *stack_end);
+int __libc_start_main(int (*main)(int, char **, char **), int argc, char **argv, void (*init)(void),
+	void (*fini)(void), void (*rtld_fini)(void), void *stack_end)
+{
+	int (*next)(int (*)(int, char **, char **), int, char **, void (*)(void), void (*)(void),
+		void (*)(void), void *);
+	*(void **)&next = dlsym(RTLD_NEXT, "__libc_start_main");
+	program = main;
+	return next(start, argc, argv, init, fini, rtld_fini, stack_end);
+}
+
 static bool due(enum kind kind, const char *name, const void *caller)
 {
-	if (kind != wanted || !our_call(caller)
+	if (!started || kind != wanted || !our_call(caller)
 		|| __atomic_add_fetch(&calls, 1, __ATOMIC_RELAXED) != number)
 		return false;
 	char text[60] = "";
