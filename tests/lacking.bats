@@ -27,7 +27,7 @@ setup_file() {
 
 setup() {
     cd "$BATS_FILE_TMPDIR" || return
-    moments=${MUSTER_TEST_MOMENTS-400}
+    moments=$((${MUSTER_TEST_MOMENTS-800} / 2))
     library=$MUSTER_BUILD/tests/tools/.libs/fail_call.so
 }
 
