@@ -9,6 +9,8 @@ bench_copy_state_LDADD = libcommon.la
 bench_reduce_step_LDADD = $(trainer_LIBS)
 bench_hide_step_LDADD = $(trainer_LIBS)
 EXTRA_DIST += bench/nodes.sh bench/nodes.py
+EXTRA_DIST += bench/restart.sh bench/restart.py bench/restart_torch.py \
+	bench/results/restart-2026-11-29.txt
 EXTRA_PROGRAMS += bench/worlds
 bench_worlds_SOURCES = bench/worlds.c $(no_network)
 bench_worlds_LDADD = $(trainer_LIBS)
