@@ -173,3 +173,21 @@ largest_difference() {
     fails 2 "--split-embedding is off, but the run in this --ckpt-dir was begun with on" train \
         split1 --steps 16 --change steps
 }
+
+@test "ranks whose options differ end before the first step, and one line names the option" {
+    local rank pids=()
+    mkdir -p meet
+    for rank in 0 1; do
+        RANK=$rank WORLD_SIZE=2 LOCAL_RANK=$rank LOCAL_WORLD_SIZE=2 GROUP_RANK=0 \
+            GROUP_WORLD_SIZE=1 MUSTER_RDZV_DIR=meet MUSTER_RDZV_ID=differ-$$ \
+            REPLACE=exec train differ --bucket-mb $((1 + rank)) >"differ$rank.out" 2>&1 3>&- &
+        pids+=($!)
+    done
+    for rank in 0 1; do
+        status=0
+        wait "${pids[rank]}" || status=$?
+        [ $status -eq 2 ] || { cat differ?.out; return 1; }
+    done
+    [ "$(cat differ?.out | grep -c 'error: ')" -eq 1 ]
+    grep -q "^muster: error: ddp: couldn't train together: bytes of a bucket is 1048576 on rank 0 and 2097152 on rank 1; start all ranks with the same options" differ0.out
+}

@@ -10,6 +10,7 @@
 #include "common/auto.h"
 #include "common/hash.h"
 #include "common/log.h"
+#include "trainer/comm/status_exchange.h"
 #include "trainer/ddp/ddp_private.h"
 
 static int alloc_arenas(struct ddp *ddp, struct err *err)
@@ -183,11 +184,13 @@ int ddp_agree(struct comm *comm, const struct tensor_table *table, const struct 
 		return -1;
 	for (size_t rank = 0; rank < world; rank++) {
 		for (int i = 0; i < AGREE_COUNT; i++)
-			if (all[rank * TELL_COUNT + i] != all[i])
-				return err_fail(err, EXIT_USAGE,
+			if (all[rank * TELL_COUNT + i] != all[i]) {
+				err_fail(err, EXIT_USAGE,
 					"ddp: couldn't train together: %s is %" PRIu64 " on rank 0 and %" PRIu64
 					" on rank %zu; start all ranks with the same options",
 					agree_names[i], all[i], all[rank * TELL_COUNT + i], rank);
+				return ERR_SHARED;
+			}
 		nodes[rank] = (int)all[rank * TELL_COUNT + TELL_NODE];
 	}
 	return 0;

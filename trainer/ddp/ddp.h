@@ -88,8 +88,8 @@ struct ddp_cost {
 						  one piece a rank */
 };
 
-/* Collective: checks that all ranks have the same options and tensors (EXIT_USAGE), and learns
- * their nodes into nodes[world]. */
+/* Collective: checks that all ranks have the same options and tensors (ERR_SHARED with EXIT_USAGE
+ * where they have not), and learns their nodes into nodes[world]. */
 int ddp_agree(struct comm *comm, const struct tensor_table *table, const struct ddp_config *config,
 	int *nodes, struct err *err);
 
