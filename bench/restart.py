@@ -8,7 +8,6 @@ For muster-train that is the time of the step's line in metrics-N.jsonl less its
 peer writes it down itself."""
 import argparse
 import atexit
-import datetime
 import glob
 import json
 import os
@@ -17,15 +16,14 @@ import re
 import shutil
 import signal
 import statistics
-import subprocess
 import sys
 import time
 
+import launch
 from checkpoint_disk import forget
-from checkpoint_muster import write_tokens
+from checkpoint_muster import seconds_of, write_tokens
 
 HERE = os.path.dirname(os.path.abspath(__file__))
-CLUSTER = os.path.join(HERE, "..", "tests", "cluster", "cluster")
 PARTS = ("restart", "requeue", "node", "torch")
 NODES, RANKS = 4, 8
 CONTEXT, VOCABULARY, HEAD = 64, 50257, 64
@@ -37,8 +35,8 @@ READ = re.compile(r"read in ([\d.]+) s")
 
 
 def cluster(*command):
-    done = subprocess.run([CLUSTER, *map(str, command)], stdout=subprocess.PIPE,
-                          stderr=subprocess.PIPE, text=True, check=False)
+    """What the command printed; one that fails ends the benchmark."""
+    done = launch.cluster(*command)
     if done.returncode:
         sys.exit(f"restart: cluster {' '.join(map(str, command))} ended with {done.returncode}:\n" +
                  done.stderr[-2000:])
@@ -53,10 +51,6 @@ def variables(pid):
     except OSError:
         return {}
     return dict(entry.split("=", 1) for entry in text.split("\0") if "=" in entry)
-
-
-def seconds_of(text):
-    return datetime.datetime.fromisoformat(text.replace("Z", "+00:00")).timestamp()
 
 
 class Job:
