@@ -204,7 +204,7 @@ tidy_all() {
     # It explores a third of the states that it would by default, in half of the time.
     flags+=(-Xclang -analyzer-config -Xclang max-nodes=75000)
     flags+=('-DBINDIR="/"' '-DLIBEXECDIR="/"' '-DPMIX_LIBDIR="/"' '-DSOURCE_DIR="/"'
-        '-DPARTIAL_IO_OURS="/"')
+        '-DOUR_FOLDERS="/"')
     ln -s "$(${CC:-cc} -print-file-name=include/omp.h)" "$work/omp.h"
     export -f tidy_one findings
     export work
