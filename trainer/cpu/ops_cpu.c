@@ -6,15 +6,18 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "common/pages.h"
 #include "trainer/cpu/cpu.h"
 #include "trainer/cpu/isa.h"
 #include "trainer/cpu/kernels.h"
 #include "trainer/cpu/gemm.h"
 
+/* A page fault for each 4 KiB would take longer than all else at the start of a large model. */
 static void *alloc(struct device *device, size_t bytes)
 {
 	size_t rounded = (bytes + 63) / 64 * 64;
-	void *p = aligned_alloc(64, rounded ? rounded : 64);
+	void *p =
+		rounded < PAGES_ONE ? aligned_alloc(64, rounded ? rounded : 64) : pages_alloc(rounded);
 
 	if (p)
 		memset(p, 0, rounded);

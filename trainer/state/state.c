@@ -259,14 +259,12 @@ void state_init(struct state *state, uint64_t seed)
 
 static int share_arena(float *arena, size_t bytes, struct comm *comm, struct err *err)
 {
+	comm_ticket last = 0;
 	for (size_t at = 0; at < bytes; at += CHUNK_BYTES) {
 		size_t size = bytes - at < CHUNK_BYTES ? bytes - at : CHUNK_BYTES;
-		if (comm_wait(comm,
-				comm_broadcast(comm, "weights and moments", (char *)arena + at, size, 0), err)
-			< 0)
-			return -1;
+		last = comm_broadcast(comm, "weights and moments", (char *)arena + at, size, 0);
 	}
-	return 0;
+	return comm_wait(comm, last, err);
 }
 
 struct stand {
