@@ -24,6 +24,8 @@ static bool is_ours(const void *caller)
 		(void)!readlink("/proc/self/exe", path, sizeof path - 1);
 	else
 		strncpy(path, in.dli_fname, sizeof path - 1);
+	if (strstr(path, "/site-packages/"))
+		return false;
 	for (size_t i = 0; i < sizeof folders / sizeof folders[0]; i++)
 		if (strncmp(path, folders[i], strlen(folders[i])) == 0)
 			return true;

@@ -6,7 +6,7 @@
 #include <stdbool.h>
 
 /* `caller` is the call's return address. Code is Muster's where its file lies in one of the folders
- * OUR_FOLDERS, each with a slash at its end. */
+ * OUR_FOLDERS, each with a slash at its end, and in no virtual environment there. */
 bool our_call(const void *caller);
 
 #endif
