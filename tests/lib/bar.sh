@@ -50,7 +50,7 @@ build_muster() {
     {
         { [ -x "$1/configure" ] || "$1/autogen.sh"; } &&
             mkdir -p "$2/build" && cd "$2/build" && to_check "$1/configure" &&
-            "$1/configure" --prefix="$2/prefix" --with-cuda=no --disable-dependency-tracking &&
+            "$1/configure" --prefix="$2/prefix" --with-cuda=no &&
             to_make all && make -j"$(nproc)" install
     } >"$2/build.log" 2>&1 </dev/null &
     BUILDING=$!
