@@ -4,8 +4,10 @@
 #include "config.h"
 #include "common/pages.h"
 
+#include <stdint.h>
 #include <stdlib.h>
 #include <sys/mman.h>
+#include <unistd.h>
 
 #define HUGE \
 	((size_t)2 \
@@ -22,7 +24,15 @@ void *pages_alloc(size_t size)
 	size_t whole = size > 0 ? pages_round(size) : PAGES_ONE;
 	if (posix_memalign(&memory, whole < HUGE ? PAGES_ONE : HUGE, whole) != 0)
 		return NULL;
-	if (whole >= HUGE)
-		madvise(memory, whole, MADV_HUGEPAGE);
+	pages_advise(memory, whole);
 	return memory;
+}
+
+void pages_advise(void *memory, size_t size)
+{
+	uintptr_t page = (uintptr_t)sysconf(_SC_PAGESIZE),
+			  from = ((uintptr_t)memory + page - 1) / page * page,
+			  to = ((uintptr_t)memory + size) / page * page;
+	if (size >= HUGE)
+		madvise((void *)from, to - from, MADV_HUGEPAGE);
 }

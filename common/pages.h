@@ -18,4 +18,7 @@ size_t pages_round(size_t size);
  * free(). NULL when out of memory. */
 void *pages_alloc(size_t size);
 
+/* Asks for huge pages in memory that has not been touched; its edges need not be those of pages. */
+void pages_advise(void *memory, size_t size);
+
 #endif

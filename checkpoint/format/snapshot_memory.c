@@ -57,20 +57,42 @@ static int make_buffer(struct snapshot_memory *memory, int buffer, struct err *e
 	return map_buffer(memory, buffer, PROT_READ | PROT_WRITE, err);
 }
 
+/* Closes the buffers from `first` on. */
+static void drop(struct snapshot_memory *memory, int first)
+{
+	for (; memory->buffers > first; memory->buffers--) {
+		int last = memory->buffers - 1;
+		if (memory->base[last])
+			munmap(memory->base[last], memory->bytes);
+		if (memory->fd[last] >= 0)
+			close(memory->fd[last]);
+		memory->base[last] = NULL;
+		memory->fd[last] = -1;
+	}
+}
+
+int snapshot_memory_extend(struct snapshot_memory *memory, int buffers, struct err *err)
+{
+	int before = memory->buffers;
+	if (buffers < before || buffers > SNAPSHOT_BUFFERS)
+		return err_set(err, "snapshot: couldn't make %d buffers of %d", buffers, before);
+	while (memory->buffers < buffers)
+		if (make_buffer(memory, memory->buffers++, err) < 0) {
+			drop(memory, before);
+			return -1;
+		}
+	return 0;
+}
+
 int snapshot_memory_create(struct snapshot_memory *memory, int buffers, size_t bytes,
 	struct err *err)
 {
 	size_t page = (size_t)sysconf(_SC_PAGESIZE);
-	start(memory, buffers, 0);
+	start(memory, 0, 0);
 	if (buffers < 1 || buffers > SNAPSHOT_BUFFERS || bytes == 0 || bytes > SIZE_MAX / 2)
 		return err_set(err, "snapshot: couldn't make %d buffers of %zu bytes", buffers, bytes);
 	memory->bytes = (bytes + page - 1) / page * page;
-	for (int i = 0; i < buffers; i++)
-		if (make_buffer(memory, i, err) < 0) {
-			snapshot_memory_release(memory);
-			return -1;
-		}
-	return 0;
+	return snapshot_memory_extend(memory, buffers, err);
 }
 
 /* A process that reads mapped memory whose file was truncated gets SIGBUS, so only a memfd that
@@ -128,12 +150,7 @@ size_t snapshot_memory_map_ahead(const struct snapshot_memory *memory, int buffe
 
 void snapshot_memory_release(struct snapshot_memory *memory)
 {
-	for (int i = 0; i < memory->buffers; i++) {
-		if (memory->base[i])
-			munmap(memory->base[i], memory->bytes);
-		if (memory->fd[i] >= 0)
-			close(memory->fd[i]);
-	}
+	drop(memory, 0);
 	*memory = (struct snapshot_memory) { 0 };
 }
 

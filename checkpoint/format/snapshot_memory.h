@@ -24,6 +24,10 @@ struct snapshot_memory {
 int snapshot_memory_create(struct snapshot_memory *memory, int buffers, size_t bytes,
 	struct err *err);
 
+/* Creates further buffers of the same size, so that there are `buffers`. On an error the memory is
+ * as it was. */
+int snapshot_memory_extend(struct snapshot_memory *memory, int buffers, struct err *err);
+
 /* Maps buffers of another process read-only; takes ownership of the descriptors, also on an error.
  * Refuses a descriptor that is not a memfd, can still be resized, or is smaller than `bytes`. */
 int snapshot_memory_adopt(struct snapshot_memory *memory, const int *fds, int buffers, size_t bytes,

@@ -3,6 +3,7 @@
  * fast functions. */
 #include "config.h"
 
+#include <stdint.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -12,28 +13,34 @@
 #include "trainer/cpu/kernels.h"
 #include "trainer/cpu/gemm.h"
 
-/* A page fault for each 4 KiB would take longer than all else at the start of a large model. */
+#define ALIGNMENT ((size_t)64)
+
+/* Large memory comes from the kernel, zeroed, when it is first touched; in huge pages, since a
+ * fault for each 4 KiB would take longer than all else at the start of a large model. The word
+ * before what is returned is the block's address. */
 static void *alloc(struct device *device, size_t bytes)
 {
-	size_t rounded = (bytes + 63) / 64 * 64;
-	void *p =
-		rounded < PAGES_ONE ? aligned_alloc(64, rounded ? rounded : 64) : pages_alloc(rounded);
-
-	if (p)
-		memset(p, 0, rounded);
+	size_t rounded = (bytes + ALIGNMENT - 1) / ALIGNMENT * ALIGNMENT;
+	char *block = calloc(1, rounded + 2 * ALIGNMENT);
+	if (!block)
+		return NULL;
+	char *p = block + 2 * ALIGNMENT - (uintptr_t)block % ALIGNMENT;
+	((void **)(void *)p)[-1] = block;
+	pages_advise(p, rounded);
 	return p;
 }
 
 static void release(struct device *device, void *p)
 {
-	free(p);
+	if (p)
+		free(((void **)p)[-1]);
 }
 
 static int plain_prepare(struct ops *ops, const struct ops_shapes *shapes, struct err *err)
 {
 	struct cpu *cpu = cpu_of(ops);
 
-	free(cpu->logits);
+	release(&cpu->device, cpu->logits);
 	cpu->shapes = *shapes;
 	cpu->logits = alloc(&cpu->device, (size_t)shapes->vocabulary * sizeof(float));
 	if (!cpu->logits)
@@ -47,8 +54,8 @@ static int fast_prepare(struct ops *ops, const struct ops_shapes *shapes, struct
 	size_t rows = (size_t)shapes->batch * (size_t)(shapes->positions ? shapes->positions : 1);
 	size_t blocks = (rows + LAYERNORM_ROWS - 1) / LAYERNORM_ROWS;
 
-	free(cpu->logits);
-	free(cpu->norms);
+	release(&cpu->device, cpu->logits);
+	release(&cpu->device, cpu->norms);
 	cpu->shapes = *shapes;
 	cpu->logits = alloc(&cpu->device,
 		(rows < HEAD_ROWS ? rows : HEAD_ROWS) * (size_t)shapes->vocabulary * sizeof(float));
@@ -91,8 +98,8 @@ static void ops_cpu_destroy(struct ops *ops)
 {
 	if (!ops)
 		return;
-	free(cpu_of(ops)->logits);
-	free(cpu_of(ops)->norms);
+	release(&cpu_of(ops)->device, cpu_of(ops)->logits);
+	release(&cpu_of(ops)->device, cpu_of(ops)->norms);
 	free(ops->state);
 	free(ops);
 }

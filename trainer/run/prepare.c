@@ -201,7 +201,9 @@ static int alloc_state(struct run *run, struct err *err)
 	const struct tensor_table *tensors = model_tensors(run->model);
 	size_t count;
 	const struct zero_shard *own = ddp_own(run->ddp, &count);
-	return state_alloc(&run->state, run->ops, tensors, own, count, err);
+	return run->settings.ckpt_dir
+		? state_alloc_saved(&run->state, run->ops, tensors, own, count, err)
+		: state_alloc(&run->state, run->ops, tensors, own, count, err);
 }
 
 static struct ddp_config ddp_config_of(const struct run *run)
@@ -291,9 +293,13 @@ static int open_tensorboard(struct run *run, struct err *err)
 	return run->tensorboard ? 0 : -1;
 }
 
+/* The others make room for what rank 0 reads meanwhile. */
 static int restore(struct run *run, struct err *err)
 {
-	return run->ident.rank == 0 ? resume_apply(run, err) : 0;
+	if (run->ident.rank == 0)
+		return resume_apply(run, err);
+	state_prefault(&run->state);
+	return 0;
 }
 
 /* What a rank sees as its data; and which steps it traces, which must be the same on all ranks,

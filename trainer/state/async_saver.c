@@ -213,7 +213,7 @@ static int make_memory(struct async_saver *saver, struct state *state, struct er
 {
 	int buffers = choose_buffers(saver);
 	if (!device_has_memory(state->ops->device)) {
-		saver->memory = &saver->pool.memory;
+		saver->memory = &state->memory;
 		return buffer_pool_start(&saver->pool, state, &saver->layout, buffers + 1, err);
 	}
 	if (check_memory(saver, buffers, err) < 0)

@@ -12,7 +12,7 @@
 
 static struct adamw_state arenas_of(const struct buffer_pool *pool, int buffer)
 {
-	float *base = pool->memory.base[buffer];
+	float *base = pool->state->memory.base[buffer];
 	size_t elements = pool->state->tensors->elements;
 	return (struct adamw_state) { base, base + elements, base + 2 * elements };
 }
@@ -71,26 +71,22 @@ static void prefault_own(const struct snapshot_memory *memory, int buffer,
 int buffer_pool_start(struct buffer_pool *pool, struct state *state, const struct layout *layout,
 	int sets, struct err *err)
 {
-	struct snapshot_memory *memory = &pool->memory;
+	struct snapshot_memory *memory = &state->memory;
 	*pool = (struct buffer_pool) { .state = state };
-	if (snapshot_memory_create(memory, sets, layout_bytes(layout), err) < 0)
+	if (snapshot_memory_extend(memory, sets, err) < 0)
 		return -1;
-	for (int buffer = 1; buffer < sets; buffer++)
-		if (share_rest(memory, buffer, layout, err) < 0) {
-			snapshot_memory_release(memory);
+	for (int buffer = 1; buffer < sets; buffer++) {
+		if (share_rest(memory, buffer, layout, err) < 0)
 			return -1;
-		}
-	const struct adamw_state first = arenas_of(pool, 0);
-	state_move(state, &first);
-	for (int buffer = 1; buffer < sets; buffer++)
 		prefault_own(memory, buffer, layout);
+	}
 	return 0;
 }
 
 int buffer_pool_live(const struct buffer_pool *pool)
 {
 	int buffer = 0;
-	while (pool->memory.base[buffer] != pool->state->weights)
+	while (pool->state->memory.base[buffer] != pool->state->weights)
 		buffer++;
 	return buffer;
 }
@@ -102,7 +98,6 @@ void buffer_pool_switch(struct buffer_pool *pool, int buffer)
 
 void buffer_pool_stop(struct buffer_pool *pool)
 {
-	if (pool->memory.buffers > 0)
+	if (pool->state)
 		state_free(pool->state);
-	snapshot_memory_release(&pool->memory);
 }

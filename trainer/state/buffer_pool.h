@@ -6,19 +6,17 @@
 #ifndef MUSTER_BUFFER_POOL_H
 #define MUSTER_BUFFER_POOL_H
 
-#include "checkpoint/format/snapshot_memory.h"
 #include "common/err.h"
 #include "trainer/state/layout.h"
 #include "trainer/state/state.h"
 
 /* Zeroed: not started. */
 struct buffer_pool {
-	struct snapshot_memory memory; /* one memory file a buffer */
-	struct state *state;
+	struct state *state; /* its memory has a memory file a buffer */
 };
 
-/* Makes `sets` buffers of the layout and moves the state, which must lie in host memory, into the
- * first. Borrows the state. */
+/* Makes buffers of the layout beside that of the state (state_alloc_saved), so that there are
+ * `sets`. Borrows the state. */
 int buffer_pool_start(struct buffer_pool *pool, struct state *state, const struct layout *layout,
 	int sets, struct err *err);
 

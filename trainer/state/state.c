@@ -8,14 +8,15 @@
 #include <string.h>
 #include <sys/mman.h>
 
+#include "checkpoint/format/snapshot.h"
 #include "common/auto.h"
 #include "common/hash.h"
 #include "trainer/comm/status_exchange.h"
 #include "trainer/state/optimizer.h"
+#include "trainer/state/prefault.h"
 
-#define CHUNK_BYTES \
-	((size_t)16 << 20) /* of a broadcast (small enough for a deadline by progress), and of one \
-						  thread's copy */
+/* Of a broadcast, small enough for a deadline by progress, and of a copy. */
+#define CHUNK_BYTES ((size_t)16 << 20)
 
 static size_t arena_bytes(const struct state *state)
 {
@@ -48,8 +49,8 @@ static float *alloc_arena(struct state *state, bool moments)
 		: state->ops->device->alloc(state->ops->device, arena_bytes(state));
 }
 
-int state_alloc(struct state *state, struct ops *ops, const struct tensor_table *tensors,
-	const struct zero_shard *own, size_t own_count, struct err *err)
+static void start(struct state *state, struct ops *ops, const struct tensor_table *tensors,
+	const struct zero_shard *own, size_t own_count)
 {
 	*state = (struct state) { .tensors = tensors,
 		.ops = ops,
@@ -57,6 +58,12 @@ int state_alloc(struct state *state, struct ops *ops, const struct tensor_table 
 		.own_count = own ? own_count : 1,
 		.whole = { 0, 0, tensors->elements },
 		.sharded = own != NULL };
+}
+
+int state_alloc(struct state *state, struct ops *ops, const struct tensor_table *tensors,
+	const struct zero_shard *own, size_t own_count, struct err *err)
+{
+	start(state, ops, tensors, own, own_count);
 	state->weights = alloc_arena(state, false);
 	state->m = alloc_arena(state, true);
 	state->v = alloc_arena(state, true);
@@ -69,9 +76,35 @@ int state_alloc(struct state *state, struct ops *ops, const struct tensor_table 
 		arena_bytes(state) >> 20);
 }
 
+int state_alloc_saved(struct state *state, struct ops *ops, const struct tensor_table *tensors,
+	const struct zero_shard *own, size_t own_count, struct err *err)
+{
+	if (device_has_memory(ops->device))
+		return state_alloc(state, ops, tensors, own, own_count, err);
+	start(state, ops, tensors, own, own_count);
+	if (snapshot_memory_create(&state->memory, 1, SNAPSHOT_STATES * arena_bytes(state), err) < 0)
+		return -1;
+	state->weights = state->memory.base[0];
+	state->m = state->weights + tensors->elements;
+	state->v = state->m + tensors->elements;
+	return 0;
+}
+
+void state_prefault(struct state *state)
+{
+	if (state->memory.buffers == 0)
+		return;
+	prefault(state->weights, arena_bytes(state));
+	for (size_t i = 0; i < state->own_count; i++) {
+		size_t first = state->own[i].first, count = state->own[i].end - first;
+		prefault(state->m + first, count * sizeof(float));
+		prefault(state->v + first, count * sizeof(float));
+	}
+}
+
 static void release(struct state *state, float *arena, bool moments)
 {
-	if (!arena || state->lent)
+	if (!arena)
 		return;
 	if (is_mapped(state, moments))
 		munmap(arena, arena_bytes(state));
@@ -101,9 +134,11 @@ static void release_host(struct state *state)
 {
 	float **arenas[] = { &state->weights, &state->m, &state->v };
 	for (int i = 0; i < 3; i++) {
-		release(state, *arenas[i], i > 0);
+		if (state->memory.buffers == 0)
+			release(state, *arenas[i], i > 0);
 		*arenas[i] = NULL;
 	}
+	snapshot_memory_release(&state->memory);
 }
 
 void state_free(struct state *state)
@@ -111,31 +146,6 @@ void state_free(struct state *state)
 	release_device(state);
 	release_host(state);
 	state->next = (struct adamw_state) { 0 };
-	state->lent = false;
-}
-
-static void copy(float *to, const float *from, size_t bytes)
-{
-#pragma omp parallel for schedule(dynamic)
-	for (size_t at = 0; at < bytes; at += CHUNK_BYTES)
-		memcpy((char *)to + at, (const char *)from + at,
-			bytes - at < CHUNK_BYTES ? bytes - at : CHUNK_BYTES);
-}
-
-/* Moves one arena after the other, so that at most one exists twice. */
-void state_move(struct state *state, const struct adamw_state *to)
-{
-	float **arenas[] = { &state->weights, &state->m, &state->v },
-		  *const places[] = { to->weights, to->m, to->v };
-	for (int i = 0; i < 3; i++) {
-		const struct zero_shard *run = i > 0 ? state->own : &state->whole;
-		for (size_t left = i > 0 ? state->own_count : 1; left > 0; left--, run++)
-			copy(places[i] + run->first, *arenas[i] + run->first,
-				(run->end - run->first) * sizeof **arenas[i]);
-		release(state, *arenas[i], i > 0);
-		*arenas[i] = places[i];
-	}
-	state->lent = true;
 }
 
 /* ---- on a device with memory of its own ---- */

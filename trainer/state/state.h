@@ -7,6 +7,7 @@
 #include <stdbool.h>
 #include <stdint.h>
 
+#include "checkpoint/format/snapshot_memory.h"
 #include "common/err.h"
 #include "common/hash.h"
 #include "trainer/comm/comm.h"
@@ -17,12 +18,13 @@
 struct state {
 	const struct tensor_table *tensors;
 	struct ops *ops;
-	uint64_t step;             /* steps done */
-	float *weights, *m, *v;    /* arenas with the table's offsets */
-	struct adamw_state next;   /* where the next update writes; NULL: in place */
-	bool lent;                 /* the arenas are the caller's */
-	void (*before)(void *arg); /* called once, when the next update is about to write, because a
-								  snapshot is being copied; NULL: none is */
+	uint64_t step;                 /* steps done */
+	float *weights, *m, *v;        /* arenas with the table's offsets */
+	struct adamw_state next;       /* where the next update writes; NULL: in place */
+	struct snapshot_memory memory; /* holds the arenas, one after the other; without buffers: they
+									  are allocated */
+	void (*before)(void *arg);     /* called once, when the next update is about to write, because a
+									  snapshot is being copied; NULL: none is */
 	void *before_arg;
 	/* On a device with memory of its own the state moves here, and the arenas above are gone: */
 	struct adamw_state on_device; /* moments of `own` only, one run after the other */
@@ -43,13 +45,16 @@ struct state {
  * elements. The struct must stay where it is. */
 int state_alloc(struct state *state, struct ops *ops, const struct tensor_table *tensors,
 	const struct zero_shard *own, size_t own_count, struct err *err);
+/* The same for a state that will be saved. Where the device has no memory of its own, the arenas
+ * lie in a memory file, which the checkpoint service can be given (buffer_pool.h). */
+int state_alloc_saved(struct state *state, struct ops *ops, const struct tensor_table *tensors,
+	const struct zero_shard *own, size_t own_count, struct err *err);
+/* Prefaults the pages of a memory file, which takes less time than a fault for each, and changes
+ * nothing. */
+void state_prefault(struct state *state);
 void state_free(struct state *state);
 size_t state_bytes(const struct state *state);
 size_t state_moment_bytes(const struct state *state);
-
-/* Moves the state to the caller's arenas, which must be in host memory, as the device's must be,
- * and must live until state_free. */
-void state_move(struct state *state, const struct adamw_state *to);
 
 /* Where the device has memory of its own, moves the state there; else does nothing. Call it
  * once, before the first update; until then all is in host memory. */

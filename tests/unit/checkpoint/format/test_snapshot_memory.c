@@ -48,6 +48,41 @@ static void both_sides_see_the_same_bytes(void **state)
 	snapshot_memory_release(&theirs);
 }
 
+static void buffers_come_beside_those_that_are_there(void **state)
+{
+	struct snapshot_memory memory;
+	assert_int_equal(snapshot_memory_create(&memory, 1, 10000, NULL), 0);
+	void *first = memory.base[0];
+	memset(first, 'a', memory.bytes);
+	assert_int_equal(snapshot_memory_extend(&memory, SNAPSHOT_BUFFERS, NULL), 0);
+	assert_int_equal(snapshot_memory_extend(&memory, SNAPSHOT_BUFFERS + 1, NULL), -1);
+	assert_int_equal(snapshot_memory_extend(&memory, 1, NULL), -1);
+	assert_int_equal(memory.buffers, SNAPSHOT_BUFFERS);
+	assert_ptr_equal(memory.base[0], first);
+	for (int i = 1; i < SNAPSHOT_BUFFERS; i++)
+		memset(memory.base[i], 'b', memory.bytes);
+	assert_int_equal(((char *)first)[9999], 'a');
+	snapshot_memory_release(&memory);
+}
+
+/* Where the descriptors run out, what was there stays. */
+static void buffers_that_cannot_be_made_change_nothing(void **state)
+{
+	struct snapshot_memory memory;
+	struct rlimit before, none;
+	assert_int_equal(snapshot_memory_create(&memory, 1, 10000, NULL), 0);
+	assert_int_equal(getrlimit(RLIMIT_NOFILE, &before), 0);
+	none = (struct rlimit) { (rlim_t)memory.fd[0] + 2, before.rlim_max };
+	assert_int_equal(setrlimit(RLIMIT_NOFILE, &none), 0);
+	int result = snapshot_memory_extend(&memory, SNAPSHOT_BUFFERS, NULL);
+	assert_int_equal(setrlimit(RLIMIT_NOFILE, &before), 0);
+	assert_int_equal(result, -1);
+	assert_int_equal(memory.buffers, 1);
+	assert_int_equal(memory.fd[1], -1);
+	memset(memory.base[0], 'a', memory.bytes);
+	snapshot_memory_release(&memory);
+}
+
 static void nobody_can_resize_a_buffer(void **state)
 {
 	struct snapshot_memory memory;
@@ -163,6 +198,8 @@ int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(both_sides_see_the_same_bytes),
+		cmocka_unit_test(buffers_come_beside_those_that_are_there),
+		cmocka_unit_test(buffers_that_cannot_be_made_change_nothing),
 		cmocka_unit_test(nobody_can_resize_a_buffer),
 		cmocka_unit_test(what_is_there_is_mapped_ahead),
 		cmocka_unit_test(what_is_no_sealed_memory_is_refused),

@@ -47,6 +47,35 @@ static double *derivative(double (*f)(const void *arg), const void *arg, double 
 	return d;
 }
 
+/* --- memory --- */
+
+/* Small and large, and where freed memory is used again. */
+static void check_memory(struct ops *ops)
+{
+	static const size_t sizes[] = { 0, 1, 63, 64, 65, 5000, 1 << 20, (3 << 20) + 4 };
+	const size_t count = sizeof sizes / sizeof sizes[0];
+	struct device *device = ops->device;
+
+	for (size_t i = 0; i < 3 * count; i++) {
+		size_t size = sizes[i % count], sum = 0;
+		unsigned char *p = device->alloc(device, size);
+
+		assert_non_null(p);
+		assert_int_equal((uintptr_t)p % 64, 0);
+		for (size_t at = 0; at < size; at++)
+			sum += p[at];
+		assert_int_equal(sum, 0);
+		memset(p, 255, size);
+		device->release(device, p);
+	}
+	device->release(device, NULL);
+}
+
+static void memory_is_zeroed_and_aligned(void **state)
+{
+	on_both(check_memory);
+}
+
 /* --- linear --- */
 
 static double gelu(double x)
@@ -548,6 +577,7 @@ static void sum_losses(void **state)
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(memory_is_zeroed_and_aligned),
 		cmocka_unit_test(linear),
 		cmocka_unit_test(linear_backward),
 		cmocka_unit_test(gelu_extremes),

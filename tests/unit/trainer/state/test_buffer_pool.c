@@ -45,7 +45,8 @@ static void begin(struct training *training)
 	odd_table_make(&training->table);
 	training->ops = ops_cpu_create(false, &err);
 	assert_non_null(training->ops);
-	assert_int_equal(state_alloc(&training->state, training->ops, &training->table, NULL, 0, &err),
+	assert_int_equal(state_alloc_saved(&training->state, training->ops, &training->table, NULL, 0,
+						 &err),
 		0);
 	state_init(&training->state, 7);
 	training->grads = calloc(training->table.elements, sizeof *training->grads);
@@ -141,7 +142,7 @@ static void train_beside(int part, int writers, int sets)
 								  : live);
 		for (int buffer = 0; buffer < sets; buffer++)
 			if (given[buffer])
-				assert_own(&layout, pool.memory.base[buffer], given[buffer]);
+				assert_own(&layout, turning.state.memory.base[buffer], given[buffer]);
 	}
 	buffer_pool_stop(&pool);
 	assert_null(turning.state.weights);
@@ -184,10 +185,10 @@ static void the_rest_is_there_once(void **unused)
 	}
 	assert_true(
 		layout_own_bytes(&layout) > 0 && layout_own_bytes(&layout) < layout_bytes(&layout) - 50000);
-	assert_in_range(resident(pool.memory.fd[0]), layout_bytes(&layout),
+	assert_in_range(resident(training.state.memory.fd[0]), layout_bytes(&layout),
 		layout_bytes(&layout) + page);
 	for (int buffer = 1; buffer < 3; buffer++)
-		assert_in_range(resident(pool.memory.fd[buffer]), layout_own_bytes(&layout),
+		assert_in_range(resident(training.state.memory.fd[buffer]), layout_own_bytes(&layout),
 			layout_own_bytes(&layout) + 2 * SNAPSHOT_STATES * page);
 	buffer_pool_stop(&pool);
 	buffer_pool_stop(&pool);
@@ -211,7 +212,8 @@ static void moments_of_others_are_not_there(void **unused)
 		{ 0, big + 131072, sharded.table.elements }, { 1, big + 65536, big + 131072 } };
 	assert_true(big + 131072 < end_at);
 	state_free(&sharded.state);
-	assert_int_equal(state_alloc(&sharded.state, sharded.ops, &sharded.table, shards + 2, 1, &err),
+	assert_int_equal(state_alloc_saved(&sharded.state, sharded.ops, &sharded.table, shards + 2, 1,
+						 &err),
 		0);
 	state_init(&sharded.state, 7);
 	assert_int_equal(state_moment_bytes(&sharded.state), 2 * 65536 * sizeof(float));
@@ -232,9 +234,10 @@ static void moments_of_others_are_not_there(void **unused)
 		assert_equal(sharded.state.v + at, plain.state.v + at, 65536 * sizeof(float));
 	}
 	size_t weights = sharded.table.elements * sizeof(float), moments = 2 * 65536 * sizeof(float);
-	assert_in_range(resident(pool.memory.fd[0]), weights + moments, weights + moments + 8 * page);
+	assert_in_range(resident(sharded.state.memory.fd[0]), weights + moments,
+		weights + moments + 8 * page);
 	for (int buffer = 1; buffer < 3; buffer++)
-		assert_in_range(resident(pool.memory.fd[buffer]), layout_own_bytes(&layout),
+		assert_in_range(resident(sharded.state.memory.fd[buffer]), layout_own_bytes(&layout),
 			layout_own_bytes(&layout) + 8 * page);
 	buffer_pool_stop(&pool);
 	layout_clear(&layout);

@@ -76,7 +76,7 @@ static int begin(struct training *t, const struct plan *plan, struct comm *comm,
 	if (!t->ddp)
 		return -1;
 	const struct zero_shard *own = ddp_own(t->ddp, &count);
-	if (state_alloc(&t->state, t->ops, model_tensors(t->model), own, count, err) < 0)
+	if (state_alloc_saved(&t->state, t->ops, model_tensors(t->model), own, count, err) < 0)
 		return -1;
 	state_init(&t->state, 5);
 	return state_upload(&t->state, err);

@@ -33,7 +33,8 @@
 #define PINNED \
 	(16 * sizeof(struct step_params) + 16 * ((size_t)256 << 10)) /* bytes that copies go through \
 																  */
-#define NO_LIMIT 1e6 /* seconds of tuning */
+/* Seconds of tuning. */
+#define NO_LIMIT 1e6
 #define ALL_EPILOGUES (~(1u << FAKE_DEFAULT))
 
 static const struct gpu gpu = { .name = "Fake", .capability = 90, .processors = 132 };
