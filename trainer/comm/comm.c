@@ -6,6 +6,7 @@
 
 #include "trainer/comm/comm.h"
 
+#include <errno.h>
 #include <pthread.h>
 #include <stdbool.h>
 #include <stdio.h>
@@ -319,6 +320,21 @@ int comm_attach(struct comm *comm, struct device *device, struct err *err)
 		return -1;
 	comm->device = device;
 	return comm_wait(comm, comm_call(comm, "the GPU", attach, &attachment), err);
+}
+
+/* Before this rank's own goodbye is on its way, its end would be taken for a death. */
+void comm_hang_up(struct comm *comm, double seconds)
+{
+	struct deadline deadline = deadline_in(seconds);
+	struct timespec until = deadline_timespec(deadline);
+
+	pthread_mutex_lock(&comm->lock);
+	while (!comm->left && pthread_cond_timedwait(&comm->settled, &comm->lock, &until) != ETIMEDOUT)
+		;
+	bool left = comm->left;
+	pthread_mutex_unlock(&comm->lock);
+	if (left && comm->provider->hang_up)
+		comm->provider->hang_up(comm->state, deadline_left(deadline));
 }
 
 void comm_close(struct comm *comm)

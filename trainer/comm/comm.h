@@ -133,6 +133,10 @@ struct flight_operation comm_flight(struct comm *comm);
 /* From now on `flight` records where the rank stands: the communicator's thread records its
  * operations, a waiting thread its waits. Borrowed; NULL: stops that. */
 void comm_stand(struct comm *comm, struct flight_recorder *flight);
+/* After comm_wait() has reported a failure: waits until each rank that took its leave has come
+ * here, too, or is gone; at most so many seconds. So no rank's end has the launcher end another one
+ * that has yet to tell its reason. */
+void comm_hang_up(struct comm *comm, double seconds);
 /* After comm_wait() has reported a failure: the flight record with which a rank, this one included,
  * took its leave, and its clock then. False where the rank took no leave, being stopped, dead or
  * cut off. */

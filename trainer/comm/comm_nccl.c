@@ -365,6 +365,11 @@ static void nccl_leave(void *state, const char *why, const unsigned char flight[
 	s->comm = NULL;
 }
 
+static void nccl_hang_up(void *state, double seconds)
+{
+	comm_tcp.hang_up(((struct state *)state)->host, seconds);
+}
+
 static bool nccl_said(void *state, int rank, unsigned char flight[FLIGHT_SIZE], double *now)
 {
 	return comm_tcp.said(((struct state *)state)->host, rank, flight, now);
@@ -472,6 +477,7 @@ const struct comm_provider comm_nccl = {
 	.interrupt = nccl_interrupt,
 	.check = nccl_check_peers,
 	.leave = nccl_leave,
+	.hang_up = nccl_hang_up,
 	.said = nccl_said,
 	.close = nccl_close,
 	.peer = nccl_peer,

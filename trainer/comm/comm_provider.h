@@ -63,8 +63,11 @@ struct comm_provider {
 	/* Any thread: -1 with the reason in `err` when a peer is known to be gone. */
 	int (*check)(void *state, struct err *err);
 	/* Says goodbye to the peers, orderly (`why` NULL) or with the reason, and tells where this rank
-	 * stands. Takes a few seconds at most; afterwards only said and close are called. */
+	 * stands. Takes a few seconds at most; afterwards only said, hang_up and close are called. */
 	void (*leave)(void *state, const char *why, const unsigned char flight[FLIGHT_SIZE]);
+	/* After a leave with a reason: waits until each peer hangs up, too, or is gone, at most so many
+	 * seconds. NULL: there is nobody. */
+	void (*hang_up)(void *state, double seconds);
 	/* After leave: whether another rank has said goodbye, with its flight record and its clock
 	 * then. */
 	bool (*said)(void *state, int rank, unsigned char flight[FLIGHT_SIZE], double *now);

@@ -244,6 +244,7 @@ const struct comm_provider comm_tcp = {
 	.interrupt = comm_tcp_interrupt,
 	.check = tcp_check,
 	.leave = comm_tcp_leave,
+	.hang_up = comm_tcp_hang_up,
 	.said = comm_tcp_said,
 	.close = tcp_close,
 	.peer = tcp_peer,

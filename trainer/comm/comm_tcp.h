@@ -72,6 +72,7 @@ void *comm_tcp_open(const struct ident *ident, struct rdzv *rdzv, const struct c
 	struct err *err);
 void comm_tcp_interrupt(void *state);
 void comm_tcp_leave(void *state, const char *why, const unsigned char flight[FLIGHT_SIZE]);
+void comm_tcp_hang_up(void *state, double seconds);
 bool comm_tcp_said(void *state, int rank, unsigned char flight[FLIGHT_SIZE], double *now);
 void comm_tcp_free(struct comm_tcp *tcp);
 

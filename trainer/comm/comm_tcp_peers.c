@@ -14,6 +14,7 @@
 #include <string.h>
 #include <sys/epoll.h>
 #include <sys/eventfd.h>
+#include <sys/socket.h>
 #include <unistd.h>
 
 #include "common/clock.h"
@@ -376,6 +377,16 @@ static void close_connections(struct comm_tcp *tcp)
 	tcp->links = NULL;
 }
 
+/* Ends the connections with those that could still write into this rank's memory. */
+static void end_awaited(struct comm_tcp *tcp)
+{
+	for (int rank = 0; rank < tcp->size; rank++)
+		if (is_awaited(tcp, rank)) {
+			comm_conn_end(&tcp->peers[rank].conn, ETIMEDOUT);
+			poll_peer(tcp, rank);
+		}
+}
+
 void comm_tcp_leave(void *state, const char *why, const unsigned char flight[FLIGHT_SIZE])
 {
 	struct comm_tcp *tcp = state;
@@ -383,6 +394,31 @@ void comm_tcp_leave(void *state, const char *why, const unsigned char flight[FLI
 	pthread_mutex_lock(&tcp->lock);
 	say_goodbye(tcp, why, flight);
 	while (!is_alone(tcp) && pthread_cond_timedwait(&tcp->changed, &tcp->lock, &until) != ETIMEDOUT)
+		;
+	end_awaited(tcp);
+	pthread_mutex_unlock(&tcp->lock);
+	if (!why)
+		close_connections(tcp);
+}
+
+static bool is_connected(const struct comm_tcp *tcp)
+{
+	for (int rank = 0; rank < tcp->size; rank++)
+		if (tcp->peers[rank].conn.fd >= 0 && !tcp->peers[rank].conn.ended)
+			return true;
+	return false;
+}
+
+void comm_tcp_hang_up(void *state, double seconds)
+{
+	struct comm_tcp *tcp = state;
+	struct timespec until = deadline_timespec(deadline_in(seconds));
+	pthread_mutex_lock(&tcp->lock);
+	for (int rank = 0; rank < tcp->size; rank++)
+		if (tcp->peers[rank].conn.fd >= 0)
+			shutdown(tcp->peers[rank].conn.fd, SHUT_WR);
+	while (
+		is_connected(tcp) && pthread_cond_timedwait(&tcp->changed, &tcp->lock, &until) != ETIMEDOUT)
 		;
 	pthread_mutex_unlock(&tcp->lock);
 	close_connections(tcp);

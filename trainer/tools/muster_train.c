@@ -24,8 +24,8 @@
 #include "trainer/run/flight_report.h"
 #include "trainer/run/train_loop.h"
 
-#define LEAVE_SECONDS \
-	2.0 /* between a lost rank's last line and its end, so that the line is read */
+/* In which ranks that lost one tell their reason: at the first end the launcher ends the others. */
+#define LEAVE_SECONDS 2.0
 
 /* This process's rank as the launcher gave it, unchecked; NULL without a launcher. */
 static const char *launched_as(void)
@@ -212,7 +212,9 @@ static int fail(struct run *run, int rc, const struct err *err)
 	if (err->status == EXIT_LOST && run->ident.rank == 0)
 		requeue_ask(&run->ident, EXIT_LOST);
 	release(run, shared);
-	if (err->status == EXIT_LOST && !shared && run->ident.world_size > 1)
+	if (err->status == EXIT_LOST && !shared && run->comm)
+		comm_hang_up(run->comm, LEAVE_SECONDS);
+	else if (err->status == EXIT_LOST && !shared && run->ident.world_size > 1)
 		deadline_sleep(deadline_in(LEAVE_SECONDS), LEAVE_SECONDS);
 	rdzv_close(run->rdzv, shared);
 	fflush(NULL);

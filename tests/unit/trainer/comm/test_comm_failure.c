@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* The communicator when a rank dies or stops, among real processes: nothing ever hangs, and every
  * other rank has to name the one that is lost. */
+#include <math.h>
 #include <pthread.h>
 #include <setjmp.h>
 #include <signal.h>
@@ -10,6 +11,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/mman.h>
 #include <unistd.h>
 
 #include <cmocka.h>
@@ -161,6 +163,61 @@ static void test_allreduce_fails(void **state)
 	check_doom(3, 1.5, (struct doom) { 2, SIGSTOP, BEFORE, ALLREDUCE }, false);
 }
 
+/* ---- who goes when ---- */
+
+#define LATE_SECONDS 0.7
+
+struct ends {
+	double came[4], left[4]; /* each survivor to the end of its words, and from there */
+};
+
+/* Rank 2 dies; of the others, rank 1 has much to say, and rank 3 hears of it at once, while its
+ * communicator still says goodbye. */
+static int body_ends(struct comm *comm, void *arg, struct err *err)
+{
+	struct ends *ends = arg;
+	int me = comm_rank(comm);
+	char mine = 0, all[4];
+
+	/* What it sent in its first exchange may be lost with it. */
+	int rc = comm_wait(comm, comm_allgather(comm, "step 0", &mine, all, 1), err);
+	if (me == 2)
+		raise(SIGKILL);
+	comm_ticket ticket = comm_allgather(comm, "step 1", &mine, all, 1);
+	while (me == 3 && comm_check(comm, err) == 0)
+		;
+	if (me != 3 && rc == 0 && comm_wait(comm, ticket, err) == 0)
+		return err_set(err, "rank 2 was not missed");
+	if (me == 1)
+		usleep((useconds_t)(LATE_SECONDS * 1e6));
+	ends->came[me] = clock_now();
+	comm_hang_up(comm, 60);
+	ends->left[me] = clock_now();
+	return -1;
+}
+
+/* Nobody goes before all have told their reason, and the dead one is not waited for. */
+static void test_all_go_together(void **state)
+{
+	struct world_rank ranks[WORLD_MAX];
+	struct ends *ends =
+		mmap(NULL, sizeof *ends, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+
+	assert_true(ends != MAP_FAILED);
+	world_run(4, 30, body_ends, ends, ranks);
+	double last = fmax(fmax(ends->came[0], ends->came[1]), ends->came[3]);
+	for (int rank = 0; rank < 4; rank++) {
+		if (rank == 2)
+			continue;
+		world_assert_names(&ranks[rank], "rank 2 on here is gone");
+		assert_null(strstr(ranks[rank].err.text, "rank 3 on here is gone"));
+		assert_null(strstr(ranks[rank].err.text, ", rank"));
+		assert_true(ends->left[rank] >= last);
+		assert_true(ends->left[rank] - last < 30);
+	}
+	munmap(ends, sizeof *ends);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -169,6 +226,7 @@ int main(void)
 		cmocka_unit_test(test_killed_during),
 		cmocka_unit_test(test_stopped),
 		cmocka_unit_test(test_allreduce_fails),
+		cmocka_unit_test(test_all_go_together),
 	};
 	return cmocka_run_group_tests(tests, NULL, NULL);
 }
