@@ -28,12 +28,15 @@ has_saved() {
 
 goes_on() { wait_for 60 has_saved "$1" "$2"; }
 
-# kill_rank NAME RANK
+# kill_rank NAME RANK…: at once, since the others leave soon.
 kill_rank() {
-    local where pid
-    read -r where pid < <(train_rank "$job" "$2")
-    echo "rank $2 is pid $pid on $where; step $(train_step "$1")"
-    kill -9 "$pid"
+    local rank where pid pids=()
+    for rank in "${@:2}"; do
+        read -r where pid < <(train_rank "$job" "$rank")
+        echo "rank $rank is pid $pid on $where; step $(train_step "$1")"
+        pids+=("$pid")
+    done
+    kill -9 "${pids[@]}"
 }
 
 # ends_in_place NAME: in its first attempt of Slurm's, as if undisturbed.

@@ -35,8 +35,7 @@ teardown() {
     goes_on ranks 1
     kill_rank ranks 0
     goes_on ranks 2
-    kill_rank ranks 1
-    kill_rank ranks 6
+    kill_rank ranks 1 6
     goes_on ranks 3
     ends_in_place ranks
     [ "$(started ranks restart)" = "0 1 2 3" ]
