@@ -14,7 +14,8 @@ EXTRA_DIST += bench/restart.sh bench/restart.py bench/restart_torch.py \
 EXTRA_PROGRAMS += bench/worlds
 bench_worlds_SOURCES = bench/worlds.c $(no_network)
 bench_worlds_LDADD = $(trainer_LIBS)
-EXTRA_DIST += bench/worlds.sh bench/worlds.py bench/results/nodes-2026-11-29.txt
+EXTRA_DIST += bench/worlds.sh bench/worlds.py bench/worlds_check.py bench/layers.h \
+	bench/results/worlds-2026-11-29.txt bench/results/nodes-2026-11-29.txt
 EXTRA_DIST += bench/hiding.sh bench/reduction.sh bench/results/reduction-2026-11-22.txt \
 	bench/results/overlap-2026-11-22.txt bench/results/overlap-2026-11-25.txt \
 	bench/results/reduction-2026-11-25.txt

@@ -25,7 +25,7 @@ def parse():
     return parser.parse_args()
 
 
-def measure(options, folder):
+def measure(options, folder, kinds=KINDS):
     """By kind: seconds of the fastest round and of the median one, and bytes that left a node."""
     environment = dict(
         os.environ, OMP_NUM_THREADS="1", OMP_WAIT_POLICY="passive", MUSTER_IFNAME="wire",
@@ -36,7 +36,7 @@ def measure(options, folder):
         node, local = divmod(rank, options.ranks)
         processes.append(subprocess.Popen(
             ["ip", "netns", "exec", f"n{node}", os.path.join(options.build, "bench/reduce_step"),
-             *map(str, (options.megabytes, options.slots, options.rounds, 1)), "wire", *KINDS],
+             *map(str, (options.megabytes, options.slots, options.rounds, 1)), "wire", *kinds],
             env=dict(environment, RANK=str(rank), GROUP_RANK=str(node), LOCAL_RANK=str(local)),
             stdout=subprocess.PIPE if rank == 0 else None, text=True))
     said = [process.communicate() for process in processes][0][0]

@@ -14,6 +14,7 @@
 #include <string.h>
 #include <sys/resource.h>
 
+#include "bench/layers.h"
 #include "common/clock.h"
 #include "common/ident.h"
 #include "common/log.h"
@@ -21,7 +22,6 @@
 #include "trainer/ddp/ddp.h"
 #include "trainer/ddp/ddp_plan.h"
 
-#define LAYERS 8
 #define KINDS_MAX 4
 #define ROUNDS_MAX 1000
 #define ARGUMENTS 6 /* before the kinds */
@@ -107,15 +107,8 @@ static void open_bench(struct bench *b, size_t megabytes, int slots)
 	b->ops = b->comm ? ops_cpu_create(false, &err) : NULL;
 	if (!b->ops)
 		die(&err);
-	for (int layer = 0; layer < LAYERS; layer++) {
-		struct tensor row = { .dims = 1,
-			.shape = { (int64_t)(megabytes * 1000000 / sizeof(float) / LAYERS) },
-			.layer = layer };
-
-		snprintf(row.name, sizeof row.name, "layer.%d", layer);
-		if (tensor_table_add(&b->table, &row, &err) < 0)
-			die(&err);
-	}
+	if (layers_add(&b->table, megabytes, &err) < 0)
+		die(&err);
 	for (int kind = 0; kind < b->kinds; kind++) {
 		const char *name = b->names[kind];
 		const struct ddp_config config = { .slots = slots,

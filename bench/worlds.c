@@ -1,18 +1,21 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* What one rank sends in a step of a world that need not exist, for worlds.sh: the rank runs as in
  * a training, without a network and without computing.
- *     worlds KIND SLOTS NODES RANKS RANK
+ *     worlds KIND SLOTS NODES RANKS RANK [MEGABYTES]
  * KIND: canonical, flat (ranks of one node add nothing there) or zero (--zero 1); RANKS of a node.
- * The gradients are GPT-2 124M's. Prints, for that rank, messages and bytes to ranks of its node,
- * then to others; the additions that a GPU would launch; and the bytes of its arenas and buffers.
+ * The gradients are GPT-2 124M's, or those of reduce_step. Prints, for that rank, messages and
+ * bytes to ranks of its node, then to others; the additions that a GPU would launch; and the bytes
+ * of its arenas and buffers.
  */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
+#include "bench/layers.h"
 #include "common/log.h"
 #include "tests/fakes/no_network.h"
 #include "trainer/ddp/ddp.h"
+#include "trainer/ddp/ddp_plan.h"
 
 static const struct model_config gpt2 = { .kind = MODEL_GPT2,
 	.layers = 12,
@@ -47,7 +50,7 @@ static void die(const struct err *err)
 	exit(1);
 }
 
-static void step(struct comm *comm, struct ddp *ddp, float *weights)
+static void step(struct comm *comm, struct ddp *ddp, int layers, float *weights)
 {
 	const struct ddp_control control = { .step = 1 };
 	struct ddp_result result;
@@ -56,7 +59,7 @@ static void step(struct comm *comm, struct ddp *ddp, float *weights)
 
 	ddp_begin(ddp, 1);
 	for (int slot = 0; slot < ddp_slot_count(ddp); slot++) {
-		for (int layer = 0; layer <= gpt2.layers + 1; layer++)
+		for (int layer = 0; layer < layers; layer++)
 			ddp_ready(ddp, layer);
 		ddp_slot_end(ddp, 1);
 	}
@@ -69,10 +72,11 @@ static void step(struct comm *comm, struct ddp *ddp, float *weights)
 
 int main(int argc, char **argv)
 {
+	struct tensor_table rows = { 0 };
 	struct err err;
 
-	if (argc != 6) {
-		fprintf(stderr, "usage: worlds canonical|flat|zero SLOTS NODES RANKS RANK\n");
+	if (argc != 6 && argc != 7) {
+		fprintf(stderr, "usage: worlds canonical|flat|zero SLOTS NODES RANKS RANK [MEGABYTES]\n");
 		return 2;
 	}
 	int nodes = atoi(argv[3]), ranks = atoi(argv[4]), world = nodes * ranks;
@@ -81,20 +85,23 @@ int main(int argc, char **argv)
 	log_set_level(LOG_LEVEL_ERROR);
 	for (int rank = 0; numbers && rank < world; rank++)
 		numbers[rank] = strcmp(argv[1], "flat") == 0 ? rank : rank / ranks;
+	struct model *model = model_create(&gpt2, &err);
+	const struct tensor_table *table = argc == 7 ? &rows : model_tensors(model);
+	if (!model || (argc == 7 && layers_add(&rows, (size_t)atoi(argv[6]), &err) < 0))
+		die(&err);
 	const struct ddp_config config = { .slots = atoi(argv[2]),
-		.bucket_bytes = 25 << 20,
+		.bucket_bytes = (size_t)ddp_bucket_mb(table, world) << 20,
 		.zero = strcmp(argv[1], "zero") == 0,
 		.nodes = numbers };
-	struct model *model = model_create(&gpt2, &err);
 	struct ops *ops = ops_cpu_create(true, &err);
 	struct comm *comm = comm_open_over(&no_network, &ident, NULL, 60, &err);
-	if (!numbers || !model || !ops || !comm)
+	if (!numbers || !ops || !comm)
 		die(&err);
 	ops->add = add;
 	ops->tree_reduce = tree_reduce;
 	ops->square_sums = square_sums;
-	float *weights = malloc(model_tensors(model)->elements * sizeof *weights);
-	struct ddp *ddp = ddp_create(comm, ops, model_tensors(model), &config, &err);
+	float *weights = malloc(table->elements * sizeof *weights);
+	struct ddp *ddp = ddp_create(comm, ops, table, &config, &err);
 	if (!weights || !ddp)
 		die(&err);
 	/* Count ranks of one node as near in every kind, flat too. */
@@ -102,7 +109,7 @@ int main(int argc, char **argv)
 		numbers[rank] = rank / ranks;
 	sent_count = (struct sent_count) { .node_of = numbers };
 	launches = 0;
-	step(comm, ddp, weights);
+	step(comm, ddp, argc == 7 ? LAYERS : gpt2.layers + 2, weights);
 	const struct sent *inside = &sent_count.inside, *outside = &sent_count.outside;
 	printf("%llu %llu %llu %llu %llu %zu\n", (unsigned long long)inside->messages,
 		(unsigned long long)inside->bytes, (unsigned long long)outside->messages,

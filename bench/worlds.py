@@ -18,20 +18,22 @@ def parse():
     parser.add_argument("--inside", type=float, default=1600, help="of a rank within its node")
     parser.add_argument("--latency", type=float, default=10, help="of a message, in microseconds")
     parser.add_argument("--svg", help="draw them there")
+    parser.add_argument("--check", action="store_true", help="worlds_check.py")
+    parser.add_argument("--megabytes", type=int, default=32, help="of gradients, for --check")
     return parser.parse_args()
 
 
-def ask(options, kind, nodes):
+def ask(options, kind, nodes, slots, *gradients):
     """What a node sends to others, of the first node and of the last; all else of the rank that has
-    most of it."""
+    most of it. `gradients`: megabytes, in place of GPT-2's."""
     names = ("near", "near_bytes", "far", "far_bytes", "launches", "memory")
-    slots, found = max(64, nodes * options.ranks), dict.fromkeys(names, 0)
+    found = dict.fromkeys(names, 0)
     for node in {0, nodes - 1}:
         far = 0
         for rank in range(node * options.ranks, (node + 1) * options.ranks):
             said = subprocess.run(
                 [os.path.join(options.build, "bench/worlds"), kind, str(slots), str(nodes),
-                 str(options.ranks), str(rank)],
+                 str(options.ranks), str(rank), *map(str, gradients)],
                 stdout=subprocess.PIPE, check=True, text=True).stdout
             row = dict(zip(names, map(int, said.split())))
             far += row.pop("far_bytes")
@@ -92,7 +94,7 @@ def main():
         times = {kind: seconds(options, *figures)
                  for kind, figures in peers(options, nodes).items()}
         for kind in ("canonical", "flat", "zero"):
-            found = ask(options, kind, nodes)
+            found = ask(options, kind, nodes, max(64, nodes * options.ranks))
             times[kind] = seconds(options, found["near"] + found["far"], found["far_bytes"],
                                   found["near_bytes"])
             print(f"{nodes * options.ranks:6} {kind:10} {found['near'] + found['far']:8} "
