@@ -14,19 +14,20 @@ AIM = 0.15       # of the measured time
 
 
 def check(options):
-    """The measured seconds and bytes of a step of this world, and the model's."""
-    slots = options.nodes * options.ranks
-    found = worlds.ask(options, "canonical", options.nodes, slots, options.megabytes)
+    """Of a step of this world: the measured seconds and bytes, the model's seconds, and the bytes
+    that were counted."""
+    options.slots = options.nodes * options.ranks
+    found = worlds.ask(options, "canonical", options.nodes, options.slots, options.megabytes)
     rate = found["far_bytes"] / SECONDS
     network = Network(options.nodes)
     network.shape(rate)
     options.rate = max(network.measure(rate) for _ in range(nodes.LOOKS)) * 8e-9
-    options.slots = slots
     with tempfile.TemporaryDirectory(dir="/run") as folder:
         _, median, sent = nodes.measure(options, folder, ("canonical",))["canonical"]
     network.remove()
-    return median, sent, worlds.seconds(options, found["near"] + found["far"], found["far_bytes"],
-                                        found["near_bytes"]), found["far_bytes"]
+    model = worlds.seconds(options, found["near"] + found["far"], found["far_bytes"],
+                           found["near_bytes"])
+    return median, sent, model, found["far_bytes"]
 
 
 def main():
