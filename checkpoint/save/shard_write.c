@@ -25,8 +25,6 @@
 #include "common/thread.h"
 
 #define PAGE 4096u /* everywhere O_DIRECT accepts multiples of this as offsets and lengths */
-/* Maximum bytes; the fastest of 0.5 to 16 MiB, with 4 threads. */
-#define REQUEST_DIRECT ((size_t)8 << 20)
 /* For larger ones the kernel looks for large runs of free memory, which is slower. */
 #define REQUEST_BUFFERED ((size_t)1 << 20)
 /* Of a thread that gives way. */
@@ -34,7 +32,6 @@
 #define REQUEST_LEAST ((size_t)64 << 10)
 #define DIRECT_LEAST ((uint64_t)64 << 10) /* bytes; smaller files go through the page cache */
 #define BLOCK ((size_t)128 << 10)         /* bytes copied and hashed at once */
-#define THREADS_DEFAULT 4 /* while one hashes, the other threads' requests keep the disk busy */
 #define THREADS_MOST 64
 #define TOLD_SECONDS 0.1 /* between calls of advance() by a thread that waits */
 
@@ -353,7 +350,7 @@ static void plan(struct stream *stream, int threads)
 	uint64_t size = stream->file->size, share = size / (uint64_t)threads / 2;
 	stream->end = stream->direct ? size / PAGE * PAGE : size;
 	stream->align = stream->direct ? memory_alignment(stream->fd) : 1;
-	size_t most = stream->direct ? REQUEST_DIRECT : REQUEST_BUFFERED;
+	size_t most = stream->direct ? SHARD_WRITE_REQUEST : REQUEST_BUFFERED;
 	stream->request = share > most ? most
 		: share < REQUEST_LEAST    ? REQUEST_LEAST
 								   : share / PAGE * PAGE;
@@ -393,7 +390,7 @@ static int check_pieces(const struct stream *stream, struct err *err)
 
 static int write_stream(struct stream *stream, int dirfd, struct err *err)
 {
-	int threads = stream->how->threads > 0 ? stream->how->threads : THREADS_DEFAULT;
+	int threads = stream->how->threads > 0 ? stream->how->threads : SHARD_WRITE_THREADS;
 	if (threads > THREADS_MOST)
 		threads = THREADS_MOST;
 	if (!stream->whole || !stream->chunk)

@@ -113,6 +113,11 @@ size_t model_activations(struct model *model, int batch, bool device_memory, siz
 	return lay_out(model, &shapes, device_memory, element, NULL);
 }
 
+size_t model_memory(const struct model *model)
+{
+	return model->block_bytes;
+}
+
 int model_prepare(struct model *model, struct ops *ops, int batch, struct err *err)
 {
 	struct device *device = ops->device;
@@ -127,6 +132,7 @@ int model_prepare(struct model *model, struct ops *ops, int batch, struct err *e
 		return err_set(err, "model: couldn't prepare: out of memory");
 	size_t bytes = lay_out(model, &shapes, device_has_memory(device), ops->element, NULL);
 	model->ops = ops;
+	model->block_bytes = bytes;
 	model->block = device->alloc(device, bytes);
 	if (!model->block && device_check(device, err) < 0)
 		return -1;

@@ -59,6 +59,7 @@ size_t model_activations(struct model *model, int batch, bool device_memory, siz
 /* Prepares `ops` for microbatches of up to `batch` samples and allocates the activations. Call it
  * once. Borrows `ops`. */
 int model_prepare(struct model *model, struct ops *ops, int batch, struct err *err);
+size_t model_memory(const struct model *model); /* bytes of those activations */
 
 /* Lets a model with batch normalisation exchange statistics with all ranks of `comm`, which must
  * outlive it, in each model_train. All ranks must train the same number of microbatches; one that

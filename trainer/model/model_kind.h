@@ -45,8 +45,9 @@ struct model {
 	const float *weights;        /* borrowed arena */
 	model_weights_wait *wait;    /* NULL: none */
 	void *wait_arg;
-	float *losses;              /* [targets of a microbatch] inside `block` */
-	void *block;                /* activations, in the device's memory */
+	float *losses; /* [targets of a microbatch] inside `block` */
+	void *block;   /* activations, in the device's memory */
+	size_t block_bytes;
 	int valid;                  /* targets of the current microbatch that count */
 	struct model_graph *graphs; /* captured passes (model_graph.h) */
 	bool use_graphs, graphs_fail;

@@ -60,6 +60,13 @@ static void sync_metrics(void *arg)
 		log_warn("%s", err.text);
 }
 
+/* Bytes of the host's memory that a rank's first step touches; the GPU has its own. */
+static size_t memory_of_a_step(const struct run *run)
+{
+	return device_has_memory(run->ops->device) ? 0
+											   : ddp_memory(run->ddp) + model_memory(run->model);
+}
+
 static int start(struct run *run, const struct place *place, const char *first, struct err *err)
 {
 	const struct settings *settings = &run->settings;
@@ -87,9 +94,7 @@ static int start(struct run *run, const struct place *place, const char *first, 
 		.shards = shards,
 		.shard_count = shard_count,
 		.buffers = settings->ckpt_slots == OPT_AUTO ? 0 : (int)settings->ckpt_slots,
-		.reserve = device_has_memory(run->ops->device)
-			? 0
-			: ddp_memory(run->ddp) * (size_t)run->ident.local_world_size,
+		.reserve = memory_of_a_step(run) * (size_t)run->ident.local_world_size,
 		.sharers = place->sharers,
 		.host = host,
 		.first = first,

@@ -12,6 +12,7 @@
 
 #include "checkpoint/client/ckptd_client.h"
 #include "checkpoint/directory/owner.h"
+#include "checkpoint/save/shard_write.h"
 #include "common/clock.h"
 #include "common/log.h"
 #include "trainer/state/layout.h"
@@ -19,6 +20,7 @@
 #include "trainer/state/buffer_pool.h"
 
 #define SNAPSHOTS (SNAPSHOT_BUFFERS - 1)
+#define SERVICE_BYTES ((size_t)16 << 20) /* of the service's process; it takes some 7 MB */
 #define UNTOLD 16 /* saves that await async_saver_take; beyond that the oldest is forgotten */
 #define RECENT 8  /* saves whose stall is remembered */
 
@@ -174,21 +176,29 @@ static int complete(void *arg, int buffer, const struct save_step *step, struct 
 
 /* ---- start ---- */
 
-/* Two snapshots, or one where two do not fit. The state itself has its memory already. */
+/* What the service takes beside the snapshots; its threads write two requests each, at least. */
+static size_t service_memory(size_t snapshot)
+{
+	return SERVICE_BYTES
+		+ (snapshot / 2 < SHARD_WRITE_BUFFERS ? snapshot / 2 : SHARD_WRITE_BUFFERS);
+}
+
+/* Two snapshots, or one where two do not fit. The pages of the state itself are there already. */
 static int choose_buffers(const struct async_saver *saver)
 {
 	const struct async_saver_plan *plan = &saver->plan;
 	size_t available = snapshot_memory_available(), own = layout_own_bytes(&saver->layout);
-	size_t needed = SNAPSHOTS * own * (size_t)plan->sharers + plan->reserve;
+	size_t needed = (SNAPSHOTS * own + service_memory(own)) * (size_t)plan->sharers + plan->reserve;
 	if (plan->buffers)
 		return plan->buffers;
 	if (!available || needed <= available)
 		return SNAPSHOTS;
 	log_warn(
-		"checkpoint: only one snapshot is kept in memory, since %.0f MB are left where two of %.0f "
-		"MB each%s need %.0f MB: a save waits for the one before (--ckpt-slots 2 insists on two)",
-		(double)available * 1e-6, (double)own * 1e-6, plan->reserve ? " and the gradients" : "",
-		(double)needed * 1e-6);
+		"checkpoint: only one snapshot is kept in memory: two of %.0f MB each, with what the "
+		"service%s needs, take %.0f MB, and %.0f MB are left, so a save waits for the one before "
+		"(--ckpt-slots 2 insists on two)",
+		(double)own * 1e-6, plan->reserve ? " and a step" : "", (double)needed * 1e-6,
+		(double)available * 1e-6);
 	return 1;
 }
 
@@ -196,15 +206,14 @@ static int choose_buffers(const struct async_saver *saver)
  * overrules the check. */
 static int check_memory(const struct async_saver *saver, int buffers, struct err *err)
 {
-	size_t available = snapshot_memory_available();
-	size_t needed =
-		(size_t)buffers * layout_own_bytes(&saver->layout) * (size_t)saver->plan.sharers;
+	size_t available = snapshot_memory_available(), own = layout_own_bytes(&saver->layout);
+	size_t needed = ((size_t)buffers * own + service_memory(own)) * (size_t)saver->plan.sharers;
 	if (saver->plan.buffers || !available || needed <= available)
 		return 0;
 	return err_fail(err, EXIT_USAGE,
-		"checkpoint: a snapshot takes %.0f MB of this node's memory, and %.0f MB are left: ask for "
-		"more by --mem, divide it among the nodes by --ckpt-writers node, or insist by "
-		"--ckpt-slots 1",
+		"checkpoint: a snapshot and the service take %.0f MB of this node's memory; %.0f MB are "
+		"left: ask for more by --mem, divide it among the nodes by --ckpt-writers node, or insist "
+		"by --ckpt-slots 1",
 		(double)needed * 1e-6, (double)available * 1e-6);
 }
 
