@@ -161,6 +161,13 @@ class Case(unittest.TestCase):
         self.assertEqual(ranks.wait(), [status] * len(ranks.processes), ranks.said())
         return ranks
 
+    def wait_until(self, condition, what):
+        """For what no rank does, but a service of theirs."""
+        end = time.monotonic() + HANG
+        while not condition():
+            self.assertLess(time.monotonic(), end, f"never came: {what}")
+            time.sleep(0.01)
+
     def undisturbed(self, *options, count=1):
         """The same training from its beginning to its end."""
         return self.finish(self.start(*options, count=count, run="undisturbed"))

@@ -14,7 +14,7 @@ import unittest
 import torch
 
 import muster
-from ranks import Case, last_step
+from ranks import HANG, Case, last_step
 
 LONG = bool(os.environ.get("MUSTER_PYTHON_LONG"))
 
@@ -197,6 +197,8 @@ class Several(Case):
             ranks.wait_for_step(last_step(self.place) + 8)
             os.kill(ranks.processes[victim].pid, signal.SIGKILL)
             ranks.wait()
+            # The services outlive their ranks, and write what these have handed over.
+            self.wait_until(lambda: list(run.glob("step-*/manifest.json")), "a checkpoint")
             parts |= {path.name for path in run.glob("step-*/part-*")}
             verified = subprocess.run([tool, "verify", "--deep", str(run)])
             self.assertEqual(verified.returncode, 0)
@@ -255,7 +257,8 @@ class Several(Case):
         self.assertEqual(len(re.findall(line, ranks.said(0), re.M)), 1, ranks.said())
 
     def test_a_rank_that_hangs_is_named_with_its_stack(self):
-        options = ["--sum", "--hang-at", 6, "--hang-timeout", 3, "--writers", "all"]
+        # No other step takes so long, whatever else the machine has to do.
+        options = ["--sum", "--hang-at", 6, "--hang-timeout", HANG / 60, "--writers", "all"]
         ranks = self.start(*options, count=2)
         statuses = ranks.wait()
         self.assertEqual(statuses[1], 69, ranks.said())
