@@ -169,6 +169,12 @@ void model_set_weights_wait(struct model *model, model_weights_wait *wait, void 
 	model->wait_arg = arg;
 }
 
+void model_set_abandon(struct model *model, model_abandon *abandon, void *arg)
+{
+	model->abandon = abandon;
+	model->abandon_arg = arg;
+}
+
 void model_settle(const struct model *model, float *master)
 {
 	if (model->batchnorm)

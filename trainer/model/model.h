@@ -84,6 +84,12 @@ typedef void model_weights_wait(void *arg, int layer);
 /* Sets it; NULL: all weights are always there. */
 void model_set_weights_wait(struct model *model, model_weights_wait *wait, void *arg);
 
+/* A GPT-2's model_train and model_loss ask this before each block, and return as soon as it is
+ * true; what they leave is void. Once true, it must stay so. */
+typedef bool model_abandon(void *arg);
+/* Sets it; NULL: passes run to their end. */
+void model_set_abandon(struct model *model, model_abandon *abandon, void *arg);
+
 /* Writes the statistics counted since model_bind into the master weights that will be bound
  * next. */
 void model_settle(const struct model *model, float *master);

@@ -338,6 +338,8 @@ static void forward(struct model *model, const struct batch *batch, const struct
 	for (int i = 0; i < layers; i++) {
 		struct block *b = &g->blocks[i];
 		const struct block_tensors *t = &g->tensors[i];
+		if (model_is_abandoned(model))
+			return;
 		model_wait_weights(model, layer_of(model, i, ATTN_AND_NORM));
 		norm_forward(model, &b->ln_1, b->input, i > 0 ? b[-1].middle : b->input,
 			i > 0 ? g->part : NULL, t->ln_1_weight, t->ln_1_bias, e);
@@ -441,6 +443,8 @@ static void backward(struct model *model, const struct batch *batch, const struc
 	norm_backward(model, pass, &g->ln_f, g->output, g->ln_f_weight, g->ln_f_bias, 0, e);
 	model_tell_ready(pass, 0);
 	for (int i = model->config.layers - 1; i >= 0; i--) {
+		if (model_is_abandoned(model))
+			return;
 		block_again(model, i, e);
 		mlp_backward(model, i, pass, e);
 		attention_backward(model, i, pass, e);
@@ -459,6 +463,8 @@ static void run(struct model *model, const struct batch *batch, const struct mod
 	struct ops *ops = model->ops;
 	const struct extent e = extent_of(model, batch);
 	forward(model, batch, &e);
+	if (model_is_abandoned(model))
+		return;
 	model_tell_ready(pass, MODEL_FORWARD_DONE);
 	ops->head_loss(ops, model->losses, pass->grads ? g->part : NULL,
 		pass->grads ? pass->grads + g->head : NULL, g->ln_f.y, model_weight(model, g->wte),

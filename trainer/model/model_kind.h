@@ -45,6 +45,8 @@ struct model {
 	const float *weights;        /* borrowed arena */
 	model_weights_wait *wait;    /* NULL: none */
 	void *wait_arg;
+	model_abandon *abandon; /* NULL: passes run to their end */
+	void *abandon_arg;
 	float *losses; /* [targets of a microbatch] inside `block` */
 	void *block;   /* activations, in the device's memory */
 	size_t block_bytes;
@@ -83,6 +85,12 @@ static inline void model_wait_weights(const struct model *model, int layer)
 {
 	if (model->wait)
 		model->wait(model->wait_arg, layer);
+}
+
+/* Whether the pass is to return, whatever it leaves. */
+static inline bool model_is_abandoned(const struct model *model)
+{
+	return model->abandon && model->abandon(model->abandon_arg);
 }
 
 /* Says that the gradients of layers 0 … `layer` are final, or MODEL_FORWARD_DONE. */

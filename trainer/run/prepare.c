@@ -242,6 +242,13 @@ static int agree_on_ddp(struct run *run, struct err *err)
 	return ddp_agree(run->comm, model_tensors(run->model), &config, run->nodes, err);
 }
 
+/* Another rank is lost, and the step with it. */
+static bool comm_has_failed(void *comm)
+{
+	struct err err;
+	return comm_check(comm, &err) < 0;
+}
+
 static int build_ddp(struct run *run, struct err *err)
 {
 	const struct settings *settings = &run->settings;
@@ -250,6 +257,7 @@ static int build_ddp(struct run *run, struct err *err)
 	if (!run->ddp || alloc_state(run, err) < 0)
 		return -1;
 	model_set_weights_wait(run->model, ddp_wait_weights, run->ddp);
+	model_set_abandon(run->model, comm_has_failed, run->comm);
 	if (run->validation_data
 		&& !(run->validation = validation_create(run->validation_data, run->model, run->comm,
 				 validation_samples(run), (int)settings->microbatch, run_vocabulary(run), err)))

@@ -323,6 +323,52 @@ static void each_layer_is_asked_for_before_it_is_read(void **state)
 	check_gate(&fixture_normal_mlp, true);
 }
 
+struct patience {
+	int left, told;
+};
+
+static bool is_lost(void *arg)
+{
+	struct patience *patience = arg;
+	return patience->left-- <= 0;
+}
+
+static void count_ready(void *arg, int layer)
+{
+	struct patience *patience = arg;
+	patience->told++;
+}
+
+/* How often a pass says what is ready, when it is abandoned at its question number `left`. */
+static int told_until(struct fixture *f, const struct batch *batch, int left, float *grads)
+{
+	struct patience patience = { .left = left };
+	double loss;
+	int64_t valid;
+	model_set_abandon(f->model, is_lost, &patience);
+	model_train(f->model, batch, grads, 0, &loss, &valid, count_ready, &patience);
+	return patience.told;
+}
+
+static void an_abandoned_pass_ends_before_its_next_block(void **state)
+{
+	struct fixture f = fixture_open(&fixture_gpt2, false, 3);
+	struct batch batch = fixture_batch(&f, 3, 1);
+	float *grads = fixture_arena(&f);
+	int blocks = fixture_gpt2.layers, parts = 4; /* of a block */
+	train(&f, &batch, f.grads, 0);
+	for (int left = 0; left <= blocks; left++)
+		assert_int_equal(told_until(&f, &batch, left, grads), 0);
+	/* The end of the forward pass and the last norm come before the blocks, the embedding after. */
+	for (int i = 0; i < blocks; i++)
+		assert_int_equal(told_until(&f, &batch, blocks + 1 + i, grads), 2 + parts * i);
+	assert_int_equal(told_until(&f, &batch, 2 * blocks + 1, grads), 3 + parts * blocks);
+	assert_memory_equal(grads, f.grads, tensor_table_gradients(f.table) * sizeof *grads);
+	f.ops->device->release(f.ops->device, grads);
+	fixture_free_batch(&batch);
+	fixture_close(&f);
+}
+
 /* The samples [first, first + count) of a batch; arrays are the batch's. */
 static struct batch part_of(const struct batch *batch, int first, int count)
 {
@@ -531,6 +577,7 @@ int main(void)
 		cmocka_unit_test(a_split_embedding_adds_up),
 		cmocka_unit_test(ready_comes_in_order_and_only_when_final),
 		cmocka_unit_test(each_layer_is_asked_for_before_it_is_read),
+		cmocka_unit_test(an_abandoned_pass_ends_before_its_next_block),
 		cmocka_unit_test(split_batch_gives_the_same_sum),
 		cmocka_unit_test(missing_samples_count_nothing),
 		cmocka_unit_test(short_samples_and_padding_leave_zeros),
