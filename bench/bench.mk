@@ -12,7 +12,7 @@ EXTRA_DIST += bench/nodes.sh bench/nodes.py
 EXTRA_DIST += bench/restart.sh bench/restart.py bench/restart_torch.py \
 	bench/results/restart-2026-11-29.txt
 EXTRA_PROGRAMS += bench/worlds
-bench_worlds_SOURCES = bench/worlds.c $(no_network)
+bench_worlds_SOURCES = bench/worlds.c bench/layers.h
 bench_worlds_LDADD = $(trainer_LIBS)
 EXTRA_DIST += bench/worlds.sh bench/worlds.py bench/worlds_check.py bench/layers.h \
 	bench/results/worlds-2026-11-29.txt bench/results/nodes-2026-11-29.txt

@@ -24,22 +24,14 @@ def parse():
 
 
 def ask(options, kind, nodes, slots, *gradients):
-    """What a node sends to others, of the first node and of the last; all else of the rank that has
-    most of it. `gradients`: megabytes, in place of GPT-2's."""
+    """What the busiest rank sends and adds, and far_bytes: what the busiest node sends to others.
+    `gradients`: megabytes, in place of GPT-2's."""
     names = ("near", "near_bytes", "far", "far_bytes", "launches", "memory")
-    found = dict.fromkeys(names, 0)
-    for node in {0, nodes - 1}:
-        far = 0
-        for rank in range(node * options.ranks, (node + 1) * options.ranks):
-            said = subprocess.run(
-                [os.path.join(options.build, "bench/worlds"), kind, str(slots), str(nodes),
-                 str(options.ranks), str(rank), *map(str, gradients)],
-                stdout=subprocess.PIPE, check=True, text=True).stdout
-            row = dict(zip(names, map(int, said.split())))
-            far += row.pop("far_bytes")
-            found.update({name: max(found[name], value) for name, value in row.items()})
-        found["far_bytes"] = max(found["far_bytes"], far)
-    return found
+    said = subprocess.run(
+        [os.path.join(options.build, "bench/worlds"), kind, str(slots), str(nodes),
+         str(options.ranks), *map(str, gradients)],
+        stdout=subprocess.PIPE, check=True, text=True).stdout
+    return dict(zip(names, map(int, said.split())))
 
 
 def seconds(options, messages, far_bytes, near_bytes):

@@ -4,7 +4,7 @@
 #     [--latency MICROSECONDS] [--svg FILE]
 #     [--check [--megabytes N]]
 # What a step of GPT-2 124M sends on 1 node to so many that there are 4,096 ranks (--most), with
-# eight ranks each (--ranks): for each world one rank of it runs without a network, and what it
+# eight ranks each (--ranks): of each world two nodes of ranks run without a network, and what they
 # would send is counted. tests/unit/trainer/ddp/test_ddp_nodes.c holds such counts against those of
 # worlds of up to 64 ranks, where they are equal to the byte. The time is a model's: each message
 # costs a latency, and bytes take what a node sends to others (--rate) and a rank within its node

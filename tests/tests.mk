@@ -212,7 +212,7 @@ EXTRA_DIST += tests/gpt2_torch.bats tests/torch_reference.py \
 
 EXTRA_DIST += tests/eval.bats tests/eval_reference.py tests/sample_text.bats
 EXTRA_DIST += tests/generate.bats tests/first_minute.bats
-EXTRA_DIST += tests/config.bats tests/front.bats tests/report.bats tests/top.bats \
+EXTRA_DIST += tests/config.bats tests/front.bats tests/plan.bats tests/report.bats tests/top.bats \
 	tests/lib/events.py \
 	tests/lib/byte_level.py tests/lib/small_tokenizer.py tests/bpe_reference.py
 EXTRA_DIST += tests/trace.bats tests/tools/check_trace.py tests/tools/flip_bits.py \

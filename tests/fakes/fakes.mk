@@ -7,5 +7,5 @@ EXTRA_DIST += tests/fakes/fake_cublas.c tests/fakes/fake_cublas.h
 fake_runtime = tests/fakes/fake_runtime.c tests/fakes/fake_runtime.h tests/fakes/fake_stream.c \
 	tests/fakes/fake_stream.h tests/fakes/fake_pinned.c tests/fakes/fake_pinned.h
 EXTRA_DIST += tests/fakes/fake_gpu.c
-no_network = tests/fakes/no_network.c tests/fakes/no_network.h
+counting_network = tests/fakes/counting_network.c tests/fakes/counting_network.h
 # End of fakes.mk

@@ -4,6 +4,7 @@ libtrainer_a_SOURCES += \
 	trainer/comm/comm.c trainer/comm/comm.h \
 	trainer/comm/comm_collective.c \
 	trainer/comm/comm_conn.c trainer/comm/comm_conn.h \
+	trainer/comm/comm_dry_run.c trainer/comm/comm_dry_run.h \
 	trainer/comm/comm_failure.c \
 	trainer/comm/comm_private.h \
 	trainer/comm/comm_provider.h \

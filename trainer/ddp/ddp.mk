@@ -2,6 +2,7 @@
 libtrainer_a_SOURCES += \
 	trainer/ddp/ddp.c trainer/ddp/ddp.h \
 	trainer/ddp/ddp_control.c \
+	trainer/ddp/ddp_dry_run.c trainer/ddp/ddp_dry_run.h \
 	trainer/ddp/ddp_nodes.c trainer/ddp/ddp_nodes.h \
 	trainer/ddp/ddp_plan.c trainer/ddp/ddp_plan.h \
 	trainer/ddp/ddp_private.h \

@@ -25,26 +25,6 @@
 #define IO_SECONDS 60.0 /* an I/O error at the start is retried for this long */
 #define TRACE_DEFAULT_STEPS 10
 
-/* Checks that this number of ranks can share a step. */
-static int check_world(const struct settings *settings, int ranks, struct err *err)
-{
-	if (ranks > settings->slots)
-		return err_fail(err, EXIT_USAGE,
-			"%d ranks can't share the %lld slots of a step, some would have none: start 1 to %lld "
-			"ranks, or a new run with --slots %d or more",
-			ranks, (long long)settings->slots, (long long)settings->slots, ranks);
-	if (settings->batchnorm && settings->slots % ranks)
-		return err_fail(err, EXIT_USAGE,
-			"%d ranks can't share the %lld slots of a step evenly, and with --batchnorm all have "
-			"to normalise as many batches: start a number of ranks that divides --slots",
-			ranks, (long long)settings->slots);
-	if (settings->batchnorm && settings->microbatch * ranks < 2)
-		return err_fail(err, EXIT_USAGE,
-			"--batchnorm has nothing to normalise over with one rank and --microbatch 1: give a "
-			"larger --microbatch, or start more ranks");
-	return 0;
-}
-
 /* A missing rank may come late, or never come on its node: adds the remedies. */
 static void name_patience(struct err *err)
 {
@@ -67,7 +47,7 @@ static int meet(struct run *run, struct err *err)
 		log_set_tag("rank %d on %s", run->ident.rank, run->ident.node);
 	struct settings fitting = *settings; /* a new run: before the directory is opened */
 	settings_fit_slots(&fitting, 0, run->ident.world_size);
-	if (check_world(&fitting, run->ident.world_size, err) < 0)
+	if (settings_check_world(&fitting, run->ident.world_size, err) < 0)
 		return ERR_SHARED;
 	if (spot_watch_begin(&run->ident, settings->notice, err) < 0)
 		return err->status == EXIT_USAGE ? ERR_SHARED : -1;
@@ -133,7 +113,7 @@ static int choose_slots(struct run *run, struct err *err)
 		< 0)
 		return -1;
 	settings_fit_slots(settings, recorded, run->ident.world_size);
-	return check_world(settings, run->ident.world_size, err) < 0 ? ERR_SHARED : 0;
+	return settings_check_world(settings, run->ident.world_size, err) < 0 ? ERR_SHARED : 0;
 }
 
 /* Opens the flight recorder's file; training goes on without one. */

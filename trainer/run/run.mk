@@ -22,5 +22,6 @@ libtrainer_a_SOURCES += \
 	trainer/run/trace_clock.c trainer/run/trace_clock.h \
 	trainer/run/trace_file.c trainer/run/trace_file.h \
 	trainer/run/train_loop.c trainer/run/train_loop.h \
-	trainer/run/validate.c trainer/run/validate.h
+	trainer/run/validate.c trainer/run/validate.h \
+	trainer/run/world_plan.c trainer/run/world_plan.h
 # End of run.mk

@@ -229,6 +229,11 @@ static const struct opt table[] = {
 	{ "print-config", OPT_OPERATION, OPT_SWITCH, AT(print_config), .flag_only = true,
 		.help = "write a file for --config that repeats this run, with the source of each value, "
 				"and end" },
+	{ "plan", OPT_OPERATION, OPT_TEXT, AT(plan), .argument = "NODESxRANKS[@GBIT]",
+		.flag_only = true,
+		.help = "print what a step of this run needs and sends on so many nodes, with so many "
+				"ranks on each and GBIT/s (100) from each to others, and end; --data may be "
+				"missing then, except for a table" },
 	{ 0 }
 };
 
@@ -264,7 +269,7 @@ static int check_mode(const struct settings *settings, const bool *given, struct
 static int check_data(const struct settings *settings, struct err *err)
 {
 	bool tables = settings->model == MODEL_MLP;
-	if (!settings->data)
+	if (!settings->data && (tables || !settings->plan))
 		return err_fail(err, EXIT_USAGE,
 			"--data is missing: give the training data, as muster-tokens makes it from text");
 	if (tables && !settings->labels)
@@ -320,6 +325,25 @@ void settings_fit_slots(struct settings *settings, int64_t recorded, int ranks)
 		return;
 	settings->slots = slots;
 	settings->slot_microbatches = all / slots;
+}
+
+int settings_check_world(const struct settings *settings, int ranks, struct err *err)
+{
+	if (ranks > settings->slots)
+		return err_fail(err, EXIT_USAGE,
+			"%d ranks can't share the %lld slots of a step, some would have none: start 1 to %lld "
+			"ranks, or a new run with --slots %d or more",
+			ranks, (long long)settings->slots, (long long)settings->slots, ranks);
+	if (settings->batchnorm && settings->slots % ranks)
+		return err_fail(err, EXIT_USAGE,
+			"%d ranks can't share the %lld slots of a step evenly, and with --batchnorm all have "
+			"to normalise as many batches: start a number of ranks that divides --slots",
+			ranks, (long long)settings->slots);
+	if (settings->batchnorm && settings->microbatch * ranks < 2)
+		return err_fail(err, EXIT_USAGE,
+			"--batchnorm has nothing to normalise over with one rank and --microbatch 1: give a "
+			"larger --microbatch, or start more ranks");
+	return 0;
 }
 
 static int check_schedule(const struct settings *settings, struct err *err)

@@ -55,7 +55,8 @@ struct settings {
 	int recompute; /* enum model_recompute, gpt2 */
 	const char *config;
 	bool print_config;
-	char *texts; /* the file of --config, which text values may point into */
+	const char *plan; /* NULL: a training (world_plan.h) */
+	char *texts;      /* the file of --config, which text values may point into */
 	/* ---- derived ---- */
 	int64_t microbatches;            /* in a step, over all ranks */
 	int64_t slot_microbatches;       /* in a slot */
@@ -79,6 +80,9 @@ int64_t settings_decay_steps(const struct settings *settings);
  * a new run of more ranks than there are slots, doubles it as long as it divides the microbatches,
  * or else takes the smallest divisor that gives each rank one. Unchanged where nothing fits. */
 void settings_fit_slots(struct settings *settings, int64_t recorded, int ranks);
+
+/* Checks that this number of ranks can share a step; the message says what can. */
+int settings_check_world(const struct settings *settings, int ranks, struct err *err);
 
 /* The model's dimensions; `features`: columns of the table, 0 for tokens. */
 struct model_config settings_model(const struct settings *settings, int features);

@@ -23,6 +23,7 @@
 #include "trainer/run/run.h"
 #include "trainer/run/flight_report.h"
 #include "trainer/run/train_loop.h"
+#include "trainer/run/world_plan.h"
 
 /* In which ranks that lost one tell their reason: at the first end the launcher ends the others. */
 #define LEAVE_SECONDS 2.0
@@ -248,6 +249,10 @@ int main(int argc, char **argv)
 		rc = settings_parse(&run.settings, argc, argv, is_speaker() ? stdout : NULL, &err);
 	if (rc != 0)
 		return rc < 0 ? usage_error(&err) : EXIT_OK;
+	if (run.settings.plan)
+		return world_plan_print(&run.settings, is_speaker() ? stdout : NULL, &err) < 0
+			? usage_error(&err)
+			: EXIT_OK;
 	log_set_level((enum log_level)run.settings.log_level);
 	rc = ops_cpu_pin_isa(isas[run.settings.cpu_isa], &err);
 	if (rc == 0)

@@ -9,7 +9,7 @@ ddp_world = tests/unit/trainer/ddp/ddp_work.c tests/unit/trainer/ddp/ddp_work.h 
 	tests/unit/trainer/comm/world_fixture.h
 unit_tests += tests/unit/test_ddp_nodes
 tests_unit_test_ddp_nodes_SOURCES = tests/unit/trainer/ddp/test_ddp_nodes.c $(ddp_world) \
-	$(no_network)
+	$(counting_network)
 tests_unit_test_ddp_nodes_LDADD = $(trainer_LIBS) $(CMOCKA_LIBS)
 tests_unit_test_ddp_SOURCES = tests/unit/trainer/ddp/test_ddp.c $(ddp_world)
 tests_unit_test_ddp_LDADD = $(trainer_LIBS) $(CMOCKA_LIBS)

@@ -11,7 +11,7 @@
 
 #include <cmocka.h>
 
-#include "tests/fakes/no_network.h"
+#include "tests/fakes/counting_network.h"
 #include "tests/unit/trainer/comm/world_fixture.h"
 #include "tests/unit/trainer/ddp/ddp_work.h"
 #include "trainer/ddp/ddp_private.h"
@@ -184,8 +184,9 @@ static void test_bytes(void **state)
 
 struct counted {
 	struct ddp_work job;
-	int nodes[WORLD_MAX];     /* the ranks' */
-	struct sent_count *ranks; /* [WORLD_MAX] what each has sent; memory that all share */
+	int nodes[WORLD_MAX];          /* the ranks' */
+	bool alone;                    /* the rank runs over comm_dry_run */
+	struct comm_sent_count *ranks; /* [WORLD_MAX] what each has sent; memory that all share */
 };
 
 /* One step, with all that belongs to it. */
@@ -203,13 +204,14 @@ static int body_counted(struct comm *comm, void *arg, struct err *err)
 
 	if (!ddp || !arena)
 		return -1;
-	sent_count = (struct sent_count) { .node_of = counted->nodes };
+	struct comm_sent_count *count = counted->alone ? comm_dry_run_count(comm) : &sent_count;
+	count->node_of = counted->nodes;
 	if (ddp_work_run_step(ddp, &counted->job, 1, ddp_work_control(comm, 1), &result, err) < 0)
 		return -1;
 	ddp_allgather_weights(ddp, arena);
 	if (ddp_whole(ddp, &exposed, err) < 0)
 		return -1;
-	counted->ranks[comm_rank(comm)] = sent_count;
+	counted->ranks[comm_rank(comm)] = *count;
 	ddp_destroy(ddp);
 	free(arena);
 	return 0;
@@ -218,11 +220,12 @@ static int body_counted(struct comm *comm, void *arg, struct err *err)
 static void check_alone(struct counted *counted, int world, int rank)
 {
 	const struct ident ident = { .rank = rank, .world_size = world, .node = "here" };
-	struct sent_count there = counted->ranks[rank], *here = &counted->ranks[rank];
+	struct comm_sent_count there = counted->ranks[rank], *here = &counted->ranks[rank];
 	struct err err = { 0 };
-	struct comm *comm = comm_open_over(&no_network, &ident, NULL, 30, &err);
+	struct comm *comm = comm_open_over(&comm_dry_run, &ident, NULL, 30, &err);
 
 	assert_non_null(comm);
+	counted->alone = true;
 	if (body_counted(comm, counted, &err) < 0)
 		fail_msg("rank %d of %d: %s", rank, world, err.text);
 	comm_close(comm);
@@ -254,6 +257,7 @@ static void test_foreseen(void **state)
 		for (int rank = 0; rank < cases[i].world; rank++)
 			counted.nodes[rank] = ddp_work_node(&counted.job, cases[i].world, rank);
 		world_provider = &counting_network;
+		counted.alone = false;
 		world_run(cases[i].world, 60, body_counted, &counted, ranks);
 		world_assert_ok(cases[i].world, ranks);
 		for (int rank = 0; rank < cases[i].world; rank++)
