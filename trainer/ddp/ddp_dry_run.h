@@ -23,8 +23,8 @@ struct ddp_dry_cost {
 	int buckets;
 };
 
-/* Asks the ranks of the first node and of the last: in between they have no more to do. Returns 0,
- * or -1 as ddp_create does. */
+/* Asks the ranks of the first node and of the last; the others differ from these by what cutting
+ * into whole blocks of the norm leaves over. Returns 0, or -1 as ddp_create does. */
 int ddp_dry_run(const struct ddp_dry_run *world, struct ddp_dry_cost *cost, struct err *err);
 
 /* By a model that counts what a node sends to others, what its busiest rank sends within it, and a
