@@ -24,20 +24,28 @@ struct ddp_blocks {
 	size_t begin, end;
 };
 
+/* A subtree of pieces that are added at once. */
+struct ddp_group {
+	int first, leaves; /* of a subtree on the stack */
+	int end;           /* of the group that begins with this piece */
+	int additions;     /* after this piece */
+};
+
 /* An exchange among parts of the world, in which this rank gets the others' pieces of some elements
  * of each bucket and adds all: the ranks of its node, of what it carries; then the nodes, of its
  * own segment. Pieces are numbered from left to right over all parts. */
 struct ddp_stage {
-	int parts, self;    /* the part that is this rank or has it */
-	int *piece_start;   /* [parts + 1] a part's first piece */
-	const int *after;   /* [pieces] slots of its rank that have ended when it is complete; NULL: the
-						   parts' pieces are those that the exchange before has added */
-	int *additions;     /* [pieces] after each piece (tree_group_additions) */
-	int *sum_start;     /* [sums + 1] the first of the pieces that are added to each sum */
-	int sums;           /* 1 where all parts of the world take part */
-	int *place;         /* [pieces] an index: of another part's early piece in `early`, of another
-						   piece of it in `staging` */
-	float **piece_at;   /* [pieces] where each piece lies while a run is summed */
+	int parts, self;  /* the part that is this rank or has it */
+	int *piece_start; /* [parts + 1] a part's first piece */
+	const int *after; /* [pieces] slots of its rank that have ended when it is complete; NULL: the
+						 parts' pieces are those that the exchange before has added */
+	int *additions;   /* [pieces] after each piece (tree_group_additions) */
+	int *sum_start;   /* [sums + 1] the first of the pieces that are added to each sum */
+	int sums;         /* 1 where all parts of the world take part */
+	int *place;       /* [pieces] an index: of another part's early piece in `early`, of another
+						 piece of it in `staging` */
+	float **piece_at; /* [pieces] where each piece lies while a run is summed */
+	struct ddp_group *groups; /* [pieces] scratch of ddp_add_tree */
 	int staged, halves; /* with two halves a bucket's pieces may come while those of the one before
 						   are still used */
 	size_t most;        /* elements of a bucket */
@@ -149,6 +157,11 @@ int ddp_merge_alone(void *job, struct err *err);
 int ddp_add_on_node(void *job, size_t first_byte, size_t bytes, struct err *err);
 /* all pieces of these bytes of this rank's segment, and the squares of the sum: */
 int ddp_add_run(void *job, size_t first_byte, size_t bytes, struct err *err);
+/* Adds `count` pieces, with additions[n] additions after piece n, by as few calls of the ops'
+ * tree_reduce as take OPS_TREE_REDUCE_MAX pieces at most. Changes the order of `pieces`, and what
+ * they hold. `groups`: [count] scratch. */
+void ddp_add_tree(struct ops *ops, float **pieces, const int *additions, struct ddp_group *groups,
+	int count, float *sum, size_t elements);
 /* Adds the two parts of a split embedding's gradient among elements [first, end): the head's first,
  * as where the embedding is not split. */
 void ddp_join_split(struct ddp *ddp, size_t first, size_t end);

@@ -99,7 +99,9 @@ static int number_pieces(struct ddp *ddp, struct ddp_stage *stage, const int *be
 	stage->sum_start = calloc(pieces + 1, sizeof *stage->sum_start);
 	stage->place = calloc(pieces, sizeof *stage->place);
 	stage->piece_at = calloc(pieces, sizeof *stage->piece_at);
-	if (!stage->additions || !stage->sum_start || !stage->place || !stage->piece_at)
+	stage->groups = calloc(pieces, sizeof *stage->groups);
+	if (!stage->additions || !stage->sum_start || !stage->place || !stage->piece_at
+		|| !stage->groups)
 		return -1;
 	tree_group_additions(plan->slots, plan->world, begin, stage->parts, stage->additions,
 		(int)pieces);
@@ -223,6 +225,7 @@ static void clear_stage(struct ddp *ddp, struct ddp_stage *stage)
 	free(stage->sum_start);
 	free(stage->place);
 	free(stage->piece_at);
+	free(stage->groups);
 }
 
 void ddp_stages_clear(struct ddp *ddp)

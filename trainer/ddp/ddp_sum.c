@@ -55,6 +55,78 @@ static void add_in_turn(struct ops *ops, float **stack, const int *additions, in
 	}
 }
 
+static void end_group(struct ddp_group *groups, const struct ddp_group *top)
+{
+	if (top->leaves)
+		groups[top->first].end = top->first + top->leaves;
+}
+
+/* Finds the largest subtrees that the ops can add at once. Plays the additions with a stack of
+ * subtrees in the place of the pieces that are on it; one of no leaves has become too large. */
+static void find_groups(struct ddp_group *groups, int pieces)
+{
+	for (int n = 0, depth = 0; n < pieces; n++) {
+		groups[depth].first = n;
+		groups[depth++].leaves = 1;
+		for (int i = 0; i < groups[n].additions; i++, depth--) {
+			struct ddp_group *left = &groups[depth - 2], *right = &groups[depth - 1];
+			int leaves = left->leaves + right->leaves;
+
+			if (left->leaves && right->leaves && leaves <= OPS_TREE_REDUCE_MAX) {
+				left->leaves = leaves;
+				continue;
+			}
+			end_group(groups, left);
+			end_group(groups, right);
+			left->leaves = 0;
+		}
+	}
+}
+
+/* Adds each group of pieces into its first one. What is left to be added then takes the place of
+ * the pieces; returns their number. */
+static int add_groups(struct ops *ops, float **pieces, struct ddp_group *groups, int count,
+	size_t elements)
+{
+	int additions[OPS_TREE_REDUCE_MAX], left = 0;
+
+	for (int first = 0, end; first < count; first = end) {
+		int later = 1;
+
+		end = groups[first].end;
+		for (int n = first; n < end; n++) {
+			additions[n - first] = groups[n].additions;
+			later += additions[n - first] - 1;
+		}
+		additions[end - first - 1] -= later;
+		if (end - first > 1)
+			ops->tree_reduce(ops, pieces[first], pieces + first, additions, end - first, elements);
+		pieces[left] = pieces[first];
+		groups[left++].additions = later;
+	}
+	return left;
+}
+
+void ddp_add_tree(struct ops *ops, float **pieces, const int *additions, struct ddp_group *groups,
+	int count, float *sum, size_t elements)
+{
+	int last[OPS_TREE_REDUCE_MAX];
+
+	if (count <= OPS_TREE_REDUCE_MAX) {
+		ops->tree_reduce(ops, sum, pieces, additions, count, elements);
+		return;
+	}
+	for (int n = 0; n < count; n++)
+		groups[n].additions = additions[n];
+	while (count > OPS_TREE_REDUCE_MAX) {
+		find_groups(groups, count);
+		count = add_groups(ops, pieces, groups, count, elements);
+	}
+	for (int n = 0; n < count; n++)
+		last[n] = groups[n].additions;
+	ops->tree_reduce(ops, sum, pieces, last, count, elements);
+}
+
 /* Adds the pieces [first, end) of an exchange, of which one sum is made. */
 static void add_pieces(struct ops *ops, const struct ddp_stage *stage, int first, int end,
 	float *sum, size_t count)
@@ -62,8 +134,8 @@ static void add_pieces(struct ops *ops, const struct ddp_stage *stage, int first
 	float **pieces = stage->piece_at + first;
 	const int *additions = stage->additions + first;
 
-	if (ops->tree_reduce && end - first <= OPS_TREE_REDUCE_MAX)
-		ops->tree_reduce(ops, sum, pieces, additions, end - first, count);
+	if (ops->tree_reduce)
+		ddp_add_tree(ops, pieces, additions, stage->groups, end - first, sum, count);
 	else
 		add_in_turn(ops, pieces, additions, end - first, sum, count);
 }
