@@ -106,6 +106,14 @@ worst_loss() {
     muster-ckpt diff whole/step-00000100 shared/step-00000100
 }
 
+@test "which ranks share a node changes no bit" {
+    PER_NODE=2 train_world 4 following
+    CYCLIC=1 PER_NODE=2 train_world 4 dealt
+    grep '4 ranks on 2 nodes' rank0.out
+    muster-ckpt diff following/step-00000040 dealt/step-00000040
+    diff <(muster-curve following) <(muster-curve dealt)
+}
+
 @test "pieces that travel early do not come between the batches" {
     local differ
     # three slots a rank: two pieces, finished after other slots on each

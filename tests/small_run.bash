@@ -62,7 +62,8 @@ train_world() {
     end_world
 }
 
-# With PER_NODE=M they are told that M of them share a node.
+# With PER_NODE=M they are told that M of them share a node, with CYCLIC=1 that these do not
+# follow each other.
 start_world() {
     local n=$1 rank meeting=$$-$EPOCHREALTIME
     local per=${PER_NODE:-$n}
@@ -71,8 +72,8 @@ start_world() {
     rm -f rank*.out
     mkdir -p meet
     for ((rank = 0; rank < n; rank++)); do
-        RANK=$rank WORLD_SIZE=$n LOCAL_RANK=$((rank % per)) LOCAL_WORLD_SIZE=$per \
-            GROUP_RANK=$((rank / per)) \
+        RANK=$rank WORLD_SIZE=$n LOCAL_RANK=$((CYCLIC ? rank / (n / per) : rank % per)) \
+            LOCAL_WORLD_SIZE=$per GROUP_RANK=$((CYCLIC ? rank % (n / per) : rank / per)) \
             GROUP_WORLD_SIZE=$((n / per)) MUSTER_RDZV_DIR=meet MUSTER_RDZV_ID=$meeting \
             REPLACE=exec train "$@" >"rank$rank.out" 2>&1 3>&- &
         PIDS+=($!)

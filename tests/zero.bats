@@ -50,6 +50,20 @@ equal_to_whole() {
     done
 }
 
+@test "ranks that do not follow each other on their nodes are killed, and resumed by others that do" {
+    export PER_NODE=2 MUSTER_IFNAME=lo
+    CYCLIC=1 slowly start_world 6 dealt --zero 1
+    wait_step dealt 45
+    kill -9 "${PIDS[@]}"
+    end_world || :
+    CYCLIC=1 slowly start_world 4 dealt --zero 1
+    wait_step dealt 75
+    kill "${PIDS[3]}"
+    end_world || [ $? -eq 75 ]
+    train_world 4 dealt --zero 1
+    equal_to_whole dealt
+}
+
 @test "a split embedding's two sums have one owner: the bits of one rank" {
     local n
     train split --split-embedding --vocabulary 2000 --steps 20 >split.out 2>&1

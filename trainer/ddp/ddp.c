@@ -199,14 +199,16 @@ int ddp_agree(struct comm *comm, const struct tensor_table *table, const struct 
 /* Plans the way over the nodes. */
 static int plan_nodes(struct ddp *ddp, const struct ddp_config *config, struct err *err)
 {
+	const int world = comm_size(ddp->comm);
+
 	if (config->nodes)
-		return ddp_nodes_make(&ddp->nodes, ddp->plan.world, config->nodes, err);
-	AUTO_FREE int *nodes = calloc((size_t)ddp->plan.world, sizeof *nodes);
+		return ddp_nodes_make(&ddp->nodes, world, config->nodes, err);
+	AUTO_FREE int *nodes = calloc((size_t)world, sizeof *nodes);
 	if (!nodes)
 		return err_set(err, "ddp: couldn't compare the ranks: out of memory");
 	return ddp_agree(ddp->comm, ddp->table, config, nodes, err) < 0
 		? -1
-		: ddp_nodes_make(&ddp->nodes, ddp->plan.world, nodes, err);
+		: ddp_nodes_make(&ddp->nodes, world, nodes, err);
 }
 
 static int prepare_buckets(struct ddp *ddp, struct err *err)
@@ -232,12 +234,13 @@ static int prepare_buckets(struct ddp *ddp, struct err *err)
 
 static int prepare(struct ddp *ddp, const struct ddp_config *config, struct err *err)
 {
-	if (ddp_plan_make(&ddp->plan, config->slots, comm_size(ddp->comm), comm_rank(ddp->comm),
-			ddp->native || ddp->alone, err)
-		< 0)
+	if (plan_nodes(ddp, config, err) < 0
+		|| ddp_plan_make(&ddp->plan, config->slots, comm_size(ddp->comm),
+			   ddp->nodes.place[comm_rank(ddp->comm)], ddp->native || ddp->alone, err)
+			< 0)
 		return -1;
 	ddp->segmented = ddp->plan.world > 1 && !ddp->native && !ddp->alone;
-	if (plan_nodes(ddp, config, err) < 0 || cut_buckets(ddp, config->bucket_bytes, err) < 0)
+	if (cut_buckets(ddp, config->bucket_bytes, err) < 0)
 		return -1;
 	if (ddp->zero && ddp_zero_prepare(ddp, err) < 0)
 		return -1;
@@ -290,6 +293,11 @@ struct ddp *ddp_create(struct comm *comm, struct ops *ops, const struct tensor_t
 	}
 	log_memory(ddp);
 	return ddp;
+}
+
+const int *ddp_order(const struct ddp *ddp)
+{
+	return ddp->nodes.rank;
 }
 
 void ddp_destroy(struct ddp *ddp)

@@ -26,8 +26,8 @@ struct ddp_config {
 	int zero; /* 1: with canonical, the reduced gradients stay with the ranks that own them (--zero
 				 1) */
 	enum ddp_comm comm; /* the same on all ranks */
-	int node; /* number of this rank's node. Where nodes have several ranks that follow each other,
-				 gradients are added on each node before they leave it */
+	int node; /* number of this rank's node. Where nodes have several ranks, gradients are added on
+				 each node before they leave it */
 	const int *nodes; /* [world] the same of all ranks, as ddp_agree told them, borrowed; NULL:
 						 ddp_create calls ddp_agree itself, and so is collective */
 	int late; /* 1: early pieces wait for the last slot, too; only for bench/hiding.sh, which
@@ -100,6 +100,9 @@ struct ddp *ddp_create(struct comm *comm, struct ops *ops, const struct tensor_t
 	const struct ddp_config *config, struct err *err);
 /* Call it before comm_close; with an unfinished step it aborts the communicator. */
 void ddp_destroy(struct ddp *ddp);
+
+/* [world] the ranks in the order of their slots: node by node. Lives as long as the engine. */
+const int *ddp_order(const struct ddp *ddp);
 
 /* This rank's slots. */
 int ddp_first_slot(const struct ddp *ddp);

@@ -46,6 +46,11 @@ static char *message_of(const struct ddp *ddp, int rank)
 	return ddp->messages + (size_t)rank * ddp->message_bytes;
 }
 
+static char *message_at(const struct ddp *ddp, int place)
+{
+	return message_of(ddp, ddp->nodes.rank[place]);
+}
+
 /* Number of the norm's blocks that begin before an element. */
 static size_t blocks_before(const struct ddp *ddp, size_t element)
 {
@@ -133,7 +138,7 @@ int ddp_control_prepare(struct ddp *ddp, struct err *err)
 	ddp->messages = calloc((size_t)ddp->plan.world, ddp->message_bytes);
 	if (!ddp->messages)
 		return err_set(err, "ddp: couldn't prepare the control message: out of memory");
-	ddp->own_message = message_of(ddp, ddp->plan.rank);
+	ddp->own_message = message_of(ddp, comm_rank(ddp->comm));
 	ddp->valid = valid_of(ddp, ddp->own_message);
 	ddp->figures = device_has_memory(ddp->device)
 		? ddp->device->alloc(ddp->device, figures_bytes(ddp))
@@ -243,7 +248,7 @@ static void fold_weights(struct ddp *ddp, struct ddp_result *result)
 	for (int rank = 0; rank < world && most < world; rank++) {
 		if (weights_of(ddp, rank) == hash)
 			continue;
-		result->drift_here |= rank == ddp->plan.rank;
+		result->drift_here |= rank == comm_rank(ddp->comm);
 		add_name(&names, ddp, rank);
 	}
 	end_names(&names);
@@ -314,7 +319,7 @@ static void fold_blocks(struct ddp *ddp, struct ddp_result *result)
 	memset(ddp->cursors, 0, (size_t)ddp->plan.world * sizeof *ddp->cursors);
 	for (size_t i = 0; i < ddp->run_count; i++) {
 		const struct ddp_blocks *run = &ddp->runs[i];
-		const double *blocks = blocks_of(ddp, message_of(ddp, run->rank));
+		const double *blocks = blocks_of(ddp, message_at(ddp, run->rank));
 
 		for (size_t block = run->begin; block < run->end; block++) {
 			double sum = blocks[ddp->cursors[run->rank]++];
@@ -329,17 +334,17 @@ static void fold_blocks(struct ddp *ddp, struct ddp_result *result)
 	result->norm = sqrt(squares);
 }
 
-/* Each rank has consecutive slots, in rank order, so this adds them in slot order. */
+/* Each place has consecutive slots, in their order, so this adds them in slot order. */
 static void fold_losses(struct ddp *ddp, struct ddp_result *result)
 {
 	double loss = 0;
 
-	for (int rank = 0; rank < ddp->plan.world; rank++) {
-		const int64_t *valid = valid_of(ddp, message_of(ddp, rank));
-		const double *losses = losses_of(ddp, message_of(ddp, rank));
+	for (int place = 0; place < ddp->plan.world; place++) {
+		const int64_t *valid = valid_of(ddp, message_at(ddp, place));
+		const double *losses = losses_of(ddp, message_at(ddp, place));
 		int slot_count;
 
-		tree_rank_slots(ddp->plan.slots, ddp->plan.world, rank, &slot_count);
+		tree_rank_slots(ddp->plan.slots, ddp->plan.world, place, &slot_count);
 		for (int i = 0; i < slot_count; i++) {
 			loss += losses[i];
 			result->valid += valid[i];
@@ -368,15 +373,14 @@ static int cross_check(struct ddp *ddp, struct err *err)
  * but not from many ranks, each of which would send as many messages. */
 static comm_ticket queue_control(struct ddp *ddp, const char *label)
 {
-	const struct ddp_plan *plan = &ddp->plan;
+	const int world = ddp->plan.world, rank = comm_rank(ddp->comm);
 	int count = 0;
 
-	if (!ddp->segmented || plan->world > COMM_DIRECT)
+	if (!ddp->segmented || world > COMM_DIRECT)
 		return comm_allgather(ddp->comm, label, ddp->own_message, ddp->messages,
 			ddp->message_bytes);
-	for (int step = 1; step < plan->world; step++) {
-		int to = (plan->rank + step) % plan->world,
-			from = (plan->rank - step + plan->world) % plan->world;
+	for (int step = 1; step < world; step++) {
+		int to = (rank + step) % world, from = (rank - step + world) % world;
 
 		ddp->transfers[count++] =
 			(struct comm_transfer) { to, ddp->own_message, ddp->message_bytes, 0 };

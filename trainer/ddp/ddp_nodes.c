@@ -2,32 +2,34 @@
 /* Finds who owns and who carries what. Like the plan it only calculates. */
 #include "trainer/ddp/ddp_nodes.h"
 
-#include <stdbool.h>
 #include <stdlib.h>
 #include <string.h>
 
-/* Returns the number of nodes; 0 where the ranks of one do not follow each other. */
-static int find_nodes(struct ddp_nodes *nodes, const int *numbers)
+/* Nodes come in the order of their first ranks. */
+static void place_ranks(struct ddp_nodes *nodes, const int *numbers)
 {
-	int count = 0;
+	int next = 0;
 
-	for (int rank = 0; rank < nodes->world; rank++) {
-		if (rank == 0 || numbers[rank] != numbers[rank - 1])
-			nodes->begin[count++] = rank;
-		for (int before = 0; before < count - 1; before++)
-			if (numbers[nodes->begin[before]] == numbers[rank])
-				return 0;
+	for (int rank = 0; rank < nodes->world; rank++)
+		nodes->place[rank] = -1;
+	for (int first = 0; first < nodes->world; first++) {
+		if (nodes->place[first] >= 0)
+			continue;
+		nodes->begin[nodes->count++] = next;
+		for (int rank = first; rank < nodes->world; rank++)
+			if (numbers[rank] == numbers[first]) {
+				nodes->place[rank] = next;
+				nodes->rank[next++] = rank;
+			}
 	}
-	return count;
 }
 
-static void place_nodes(struct ddp_nodes *nodes, const int *numbers)
+static void place_nodes(struct ddp_nodes *nodes)
 {
-	nodes->count = find_nodes(nodes, numbers);
 	if (nodes->count < 2) {
 		nodes->count = nodes->world;
-		for (int rank = 0; rank < nodes->world; rank++)
-			nodes->begin[rank] = rank;
+		for (int place = 0; place < nodes->world; place++)
+			nodes->begin[place] = place;
 	}
 	nodes->begin[nodes->count] = nodes->world;
 	for (int node = 0; node < nodes->count; node++) {
@@ -62,21 +64,26 @@ int ddp_nodes_make(struct ddp_nodes *nodes, int world, const int *numbers, struc
 	size_t ranks = (size_t)world;
 
 	*nodes = (struct ddp_nodes) { .world = world,
+		.rank = calloc(ranks, sizeof(int)),
+		.place = calloc(ranks, sizeof(int)),
 		.begin = calloc(ranks + 1, sizeof(int)),
 		.node_of = calloc(ranks, sizeof(int)),
 		.position = calloc(ranks, sizeof(int)),
 		.owner = calloc(ranks, sizeof(int)),
 		.column_start = calloc(ranks + 1, sizeof(int)) };
-	if (!nodes->begin || !nodes->node_of || !nodes->position || !nodes->owner
-		|| !nodes->column_start)
+	if (!nodes->rank || !nodes->place || !nodes->begin || !nodes->node_of || !nodes->position
+		|| !nodes->owner || !nodes->column_start)
 		return err_set(err, "ddp: couldn't plan the way over the nodes: out of memory");
-	place_nodes(nodes, numbers);
+	place_ranks(nodes, numbers);
+	place_nodes(nodes);
 	place_segments(nodes);
 	return 0;
 }
 
 void ddp_nodes_clear(struct ddp_nodes *nodes)
 {
+	free(nodes->rank);
+	free(nodes->place);
 	free(nodes->begin);
 	free(nodes->node_of);
 	free(nodes->position);

@@ -1,9 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The way of the gradients over nodes. A bucket is cut into one segment for each rank, its owner,
- * which sums it. The segments lie in columns: one column for each rank of the largest node, with
- * one segment for each owner. On each node one rank carries a column: it adds the node's pieces of
- * it, exchanges with the owners on other nodes, and passes the sums on within its node. So each
- * byte leaves a node once for each of the node's pieces, however many ranks the node has.
+/* The way of the gradients over nodes. Ranks are counted node by node, so that those of a node
+ * follow each other, whatever the launcher's order: that number is a rank's place, and stands for
+ * it in the whole engine. The first rank has the first place. A bucket is cut into one segment for
+ * each rank, its owner, which sums it. The segments lie in columns: one column for each rank of the
+ * largest node, with one segment for each owner. On each node one rank carries a column: it adds
+ * the node's pieces of it, exchanges with the owners on other nodes, and passes the sums on within
+ * its node. So each byte leaves a node once for each of the node's pieces, however many ranks the
+ * node has.
  *
  *     3 nodes of 2, 2 and 1 ranks:      column 0       column 1
  *                                    0 | 2 | 4        1 | 3          owners
@@ -19,8 +22,10 @@
 
 struct ddp_nodes {
 	int world, count;
+	int *rank;         /* [world] at each place */
+	int *place;        /* [world] of each rank; all else is by places */
 	int columns;       /* ranks of the largest node */
-	int *begin;        /* [count + 1] a node's first rank */
+	int *begin;        /* [count + 1] a node's first place */
 	int *node_of;      /* [world] */
 	int *position;     /* [world] of a rank's segment among those of a bucket */
 	int *owner;        /* [world] the rank whose segment is at a position */
@@ -28,8 +33,7 @@ struct ddp_nodes {
 };
 
 /* `numbers`: [world] the number of each rank's node. Each rank counts as a node of its own where
- * all are on one, and where the ranks of a node do not follow each other. Free it with
- * ddp_nodes_clear, also after an error. */
+ * all are on one. Free it with ddp_nodes_clear, also after an error. */
 int ddp_nodes_make(struct ddp_nodes *nodes, int world, const int *numbers, struct err *err);
 void ddp_nodes_clear(struct ddp_nodes *nodes);
 

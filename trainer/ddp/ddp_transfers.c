@@ -7,7 +7,7 @@ static void add_transfer(struct ddp *ddp, int *count, int peer, float *at, size_
 	int receive)
 {
 	ddp->transfers[(*count)++] =
-		(struct comm_transfer) { peer, at, elements * sizeof *at, receive };
+		(struct comm_transfer) { ddp->nodes.rank[peer], at, elements * sizeof *at, receive };
 }
 
 /* Adds transfers of an arena's elements [first, first + elements), or of those that are no other

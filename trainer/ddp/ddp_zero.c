@@ -26,7 +26,7 @@ static void list_shards(struct ddp *ddp)
 	for (int rank = 0; rank < world; rank++) {
 		ddp->shards_of[rank] = ddp->shard_count;
 		for (int i = ddp->heads; i < ddp->bucket_count; i++) {
-			size_t count, first = ddp_owned(ddp, &ddp->buckets[i], rank, &count);
+			size_t count, first = ddp_owned(ddp, &ddp->buckets[i], ddp->nodes.place[rank], &count);
 
 			add_shard(ddp, rank, first, count);
 		}
@@ -61,8 +61,8 @@ const struct zero_shard *ddp_own(const struct ddp *ddp, size_t *count)
 	*count = 0;
 	if (!ddp->zero)
 		return NULL;
-	size_t first = ddp->shards_of[ddp->plan.rank];
-	*count = ddp->shards_of[ddp->plan.rank + 1] - first;
+	size_t rank = (size_t)comm_rank(ddp->comm), first = ddp->shards_of[rank];
+	*count = ddp->shards_of[rank + 1] - first;
 	return ddp->shards + first;
 }
 

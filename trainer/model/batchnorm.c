@@ -16,6 +16,7 @@ struct batchnorm {
 	int width;
 	struct comm *comm; /* NULL: a single rank */
 	int rank, size;
+	const int *order;     /* [size] of the ranks; NULL: that of their numbers */
 	const float *weights; /* in the device's memory, in the ops' compute type */
 	double waited;
 
@@ -46,6 +47,11 @@ static size_t message_size(const struct batchnorm *norm)
 static double *message_of(const struct batchnorm *norm, int rank)
 {
 	return norm->messages + (size_t)rank * message_size(norm);
+}
+
+static double *message_in_turn(const struct batchnorm *norm, int turn)
+{
+	return message_of(norm, norm->order ? norm->order[turn] : turn);
 }
 
 struct batchnorm *batchnorm_create(const struct batchnorm_tensors *tensors, int width,
@@ -92,7 +98,7 @@ void batchnorm_place(struct batchnorm *norm, float *floats)
 	norm->remote_mean = floats ? floats + 4 * (size_t)norm->width : NULL;
 }
 
-int batchnorm_join(struct batchnorm *norm, struct comm *comm, struct err *err)
+int batchnorm_join(struct batchnorm *norm, struct comm *comm, const int *order, struct err *err)
 {
 	size_t size = (size_t)comm_size(comm);
 	double *messages = calloc(size * message_size(norm), sizeof *messages);
@@ -103,6 +109,7 @@ int batchnorm_join(struct batchnorm *norm, struct comm *comm, struct err *err)
 	norm->messages = messages;
 	norm->comm = size > 1 ? comm : NULL;
 	norm->rank = comm_rank(comm);
+	norm->order = order;
 	norm->size = (int)size;
 	return 0;
 }
@@ -245,8 +252,8 @@ static void fold_moments(struct batchnorm *norm)
 {
 	norm->rows = 0;
 	memset(norm->total, 0, 2 * (size_t)norm->width * sizeof *norm->total);
-	for (int rank = 0; rank < norm->size; rank++)
-		join_moments(norm, message_of(norm, rank));
+	for (int turn = 0; turn < norm->size; turn++)
+		join_moments(norm, message_in_turn(norm, turn));
 	for (int c = 0; c < norm->width; c++) {
 		double variance = norm->rows > 0 ? norm->total[norm->width + c] / norm->rows : 0;
 		norm->mean[c] = (float)norm->total[c];
@@ -309,9 +316,9 @@ static void fold_sums(struct batchnorm *norm)
 {
 	size_t count = 2 * (size_t)norm->width;
 	memset(norm->total, 0, count * sizeof *norm->total);
-	for (int rank = 0; rank < norm->size; rank++)
+	for (int turn = 0; turn < norm->size; turn++)
 		for (size_t i = 0; i < count; i++)
-			norm->total[i] += message_of(norm, rank)[1 + i];
+			norm->total[i] += message_in_turn(norm, turn)[1 + i];
 	for (size_t i = 0; i < count; i++)
 		norm->means[i] = norm->rows > 0 ? (float)(norm->total[i] / norm->rows) : 0;
 }

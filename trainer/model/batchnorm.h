@@ -38,8 +38,9 @@ struct batchnorm *batchnorm_create(const struct batchnorm_tensors *tensors, int 
 /* `norm` may be NULL. */
 void batchnorm_destroy(struct batchnorm *norm);
 
-/* From now on normalises over all ranks of `comm`, which must outlive this. */
-int batchnorm_join(struct batchnorm *norm, struct comm *comm, struct err *err);
+/* From now on normalises over all ranks of `comm`, which must outlive this. `order`: [world] in
+ * which their statistics are combined, borrowed; NULL: that of their numbers. */
+int batchnorm_join(struct batchnorm *norm, struct comm *comm, const int *order, struct err *err);
 
 /* The number of floats that it needs in device memory, and where they are, 256-byte aligned. Only
  * for ops whose memory isn't the host's. */

@@ -145,9 +145,9 @@ int model_prepare(struct model *model, struct ops *ops, int batch, struct err *e
 	return 0;
 }
 
-int model_join(struct model *model, struct comm *comm, struct err *err)
+int model_join(struct model *model, struct comm *comm, const int *order, struct err *err)
 {
-	return model->batchnorm ? batchnorm_join(model->batchnorm, comm, err) : 0;
+	return model->batchnorm ? batchnorm_join(model->batchnorm, comm, order, err) : 0;
 }
 
 void model_bind(struct model *model, const float *weights, const float *master)

@@ -63,8 +63,10 @@ size_t model_memory(const struct model *model); /* bytes of those activations */
 
 /* Lets a model with batch normalisation exchange statistics with all ranks of `comm`, which must
  * outlive it, in each model_train. All ranks must train the same number of microbatches; one that
- * has none calls model_absent. Without this call the model normalises over its own batches. */
-int model_join(struct model *model, struct comm *comm, struct err *err);
+ * has none calls model_absent. Without this call the model normalises over its own batches.
+ * `order`: [world] in which the ranks' statistics are combined, borrowed; NULL: that of their
+ * numbers. */
+int model_join(struct model *model, struct comm *comm, const int *order, struct err *err);
 
 /* Binds the weights that passes read: an arena by the table's offsets, in the compute type of the
  * ops; and the master weights, in fp32, which may be the same arena: statistics are read from

@@ -153,13 +153,21 @@ static size_t staging_of(const struct run *run, const struct ddp_plan *plan)
 		+ early_pieces(plan, first, first + (int)ranks) * gradients / ranks;
 }
 
+/* This rank's place in the order of slots, where nodes have equal numbers of ranks. */
+static int place_of(const struct ident *ident)
+{
+	return ident->node_count * ident->local_world_size == ident->world_size
+		? ident->node_rank * ident->local_world_size + ident->local_rank
+		: ident->rank;
+}
+
 static int estimate(const struct run *run, size_t element, size_t scratch, struct estimate *out,
 	struct err *err)
 {
 	const struct settings *settings = &run->settings;
 	const struct tensor_table *table = model_tensors(run->model);
 	struct ddp_plan plan;
-	if (ddp_plan_make(&plan, (int)settings->slots, run->ident.world_size, run->ident.rank,
+	if (ddp_plan_make(&plan, (int)settings->slots, run->ident.world_size, place_of(&run->ident),
 			settings->reduction == REDUCTION_NATIVE, err)
 		< 0)
 		return -1;

@@ -209,8 +209,7 @@ static int build_model(struct run *run, struct err *err)
 	if (settings->bucket_mb == OPT_AUTO)
 		run->settings.bucket_mb = ddp_bucket_mb(model_tensors(run->model), run->ident.world_size);
 	if (device_ops(run, err) < 0
-		|| model_prepare(run->model, run->ops, (int)settings->microbatch, err) < 0
-		|| model_join(run->model, run->comm, err) < 0)
+		|| model_prepare(run->model, run->ops, (int)settings->microbatch, err) < 0)
 		return -1;
 	run->nodes = calloc((size_t)run->ident.world_size, sizeof *run->nodes);
 	return run->nodes ? 0 : err_set(err, "ddp: couldn't compare the ranks: out of memory");
@@ -234,7 +233,8 @@ static int build_ddp(struct run *run, struct err *err)
 	const struct settings *settings = &run->settings;
 	const struct ddp_config ddp = ddp_config_of(run);
 	run->ddp = ddp_create(run->comm, run->ops, model_tensors(run->model), &ddp, err);
-	if (!run->ddp || alloc_state(run, err) < 0)
+	if (!run->ddp || model_join(run->model, run->comm, ddp_order(run->ddp), err) < 0
+		|| alloc_state(run, err) < 0)
 		return -1;
 	model_set_weights_wait(run->model, ddp_wait_weights, run->ddp);
 	model_set_abandon(run->model, comm_has_failed, run->comm);

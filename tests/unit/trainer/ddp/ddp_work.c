@@ -153,6 +153,8 @@ int ddp_work_node(const struct ddp_work *job, int world, int rank)
 {
 	int node = 0, end = 0;
 
+	if (job->spread) /* dealt out from both ends */
+		rank = rank % 2 ? world - 1 - rank / 2 : rank / 2;
 	/* Shares of nodes - 1, ..., 1, 0 times `larger` ranks, and the rest evenly. */
 	for (; node < job->nodes; node++) {
 		int rest = world - job->larger * job->nodes * (job->nodes - 1) / 2;

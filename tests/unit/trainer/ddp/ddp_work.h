@@ -24,6 +24,7 @@ struct ddp_work {
 	int nodes; /* 0: each rank counts as a node; else the ranks are on so many, in turn of their
 				  numbers; a node gets `larger` ranks more than the one after it */
 	int larger;
+	bool spread;         /* the ranks of a node do not follow each other */
 	float *grads[STEPS]; /* the direct sums */
 	float *magnitude;    /* sum of |g| of step 0, the scale of rounding errors */
 	double norm[STEPS];

@@ -151,7 +151,7 @@ static void test_zero(void **state)
 }
 
 /* A world over nodes: as many ranks on each as can be, or one, two, ... more on each than on the
- * next. */
+ * next; with and without zero; and with ranks of a node that follow each other or not. */
 static void check_nodes(struct ddp_work *job, int world, int nodes)
 {
 	struct world_rank ranks[WORLD_MAX];
@@ -159,7 +159,9 @@ static void check_nodes(struct ddp_work *job, int world, int nodes)
 	job->nodes = nodes;
 	for (job->larger = 0; job->larger < 3 && job->larger * nodes * (nodes - 1) / 2 + nodes <= world;
 		 job->larger++)
-		for (job->zero = 0; job->zero < 2; job->zero++) {
+		for (int way = 0; way < 4; way++) {
+			job->zero = way % 2;
+			job->spread = way / 2;
 			world_run(world, 30, body_canonical, job, ranks);
 			world_assert_ok(world, ranks);
 			if (nodes == 1)
@@ -182,34 +184,6 @@ static void test_nodes(void **state)
 				check_nodes(&job, world, nodes);
 		ddp_work_free(&job);
 	}
-}
-
-/* Ranks that do not follow each other on their nodes are as good. */
-static int body_cyclic(struct comm *comm, void *arg, struct err *err)
-{
-	struct ddp_work *job = arg;
-	const struct ddp_config config = { .slots = job->slots,
-		.bucket_bytes = job->bucket_bytes,
-		.node = comm_rank(comm) % 2 };
-	struct ddp *ddp = ddp_create(comm, job->ops, &job->table, &config, err);
-	struct ddp_result result;
-
-	if (!ddp || ddp_work_run_step(ddp, job, 0, ddp_work_control(comm, 0), &result, err) < 0)
-		return -1;
-	WORLD_CHECK(memcmp(ddp_grads(ddp), job->grads[0], job->table.elements * sizeof(float)) == 0);
-	ddp_destroy(ddp);
-	return 0;
-}
-
-static void test_cyclic(void **state)
-{
-	struct world_rank ranks[WORLD_MAX];
-	struct ddp_work job;
-
-	ddp_work_make(&job, 8, 300000, 0);
-	world_run(4, 30, body_cyclic, &job, ranks);
-	world_assert_ok(4, ranks);
-	ddp_work_free(&job);
 }
 
 static int body_nonfinite(struct comm *comm, void *arg, struct err *err)
@@ -491,7 +465,6 @@ int main(void)
 		cmocka_unit_test(test_any_world),
 		cmocka_unit_test(test_zero),
 		cmocka_unit_test(test_nodes),
-		cmocka_unit_test(test_cyclic),
 		cmocka_unit_test(test_nonfinite),
 		cmocka_unit_test(test_split_embedding),
 		cmocka_unit_test(test_native_is_close),

@@ -47,6 +47,13 @@ static void check_world(int world, const int *numbers, int count)
 
 	assert_int_equal(ddp_nodes_make(&nodes, world, numbers, &err), 0);
 	assert_int_equal(nodes.count, count);
+	assert_int_equal(nodes.rank[0], 0);
+	for (int rank = 0; rank < world; rank++) {
+		assert_int_equal(nodes.rank[nodes.place[rank]], rank);
+		for (int other = 0; count < world && other < world; other++)
+			assert_int_equal(numbers[rank] == numbers[other],
+				nodes.node_of[nodes.place[rank]] == nodes.node_of[nodes.place[other]]);
+	}
 	for (int rank = 0; rank < world; rank++)
 		assert_int_equal(nodes.owner[nodes.position[rank]], rank);
 	check_carriers(&nodes);
@@ -73,8 +80,9 @@ static void test_all_layouts(void **state)
 static void test_ranks_out_of_order(void **state)
 {
 	(void)state;
-	check_world(4, (const int[]) { 0, 1, 0, 1 }, 4);
-	check_world(5, (const int[]) { 3, 3, 1, 1, 3 }, 5);
+	check_world(4, (const int[]) { 0, 1, 0, 1 }, 2);
+	check_world(5, (const int[]) { 3, 3, 1, 1, 3 }, 2);
+	check_world(6, (const int[]) { 2, 0, 1, 2, 0, 1 }, 3);
 	check_world(4, (const int[]) { 7, 7, 2, 2 }, 2);
 }
 
@@ -90,7 +98,7 @@ static void count_sent(const struct ddp *ddp, int begin, int end, struct ddp_byt
 
 	for (int i = begin; i < end; i++)
 		if (!ddp->transfers[i].receive)
-			*(nodes->node_of[ddp->transfers[i].peer] == nodes->node_of[ddp->plan.rank]
+			*(nodes->node_of[nodes->place[ddp->transfers[i].peer]] == nodes->node_of[ddp->plan.rank]
 					? &sent->inside
 					: &sent->outside) += ddp->transfers[i].bytes;
 }
@@ -125,7 +133,7 @@ static int check_node(const struct ddp *ddp, const struct ddp_bytes *all, struct
 		nodes->begin[node + 1], ignored);
 
 	for (int rank = nodes->begin[node]; rank < nodes->begin[node + 1]; rank++) {
-		outside += all[rank].outside;
+		outside += all[nodes->rank[rank]].outside;
 		for (int i = 0; i < ddp->bucket_count; i++) {
 			size_t count;
 			ddp_owned(ddp, &ddp->buckets[i], rank, &count);
@@ -174,6 +182,7 @@ static void test_bytes(void **state)
 		ddp_work_make(&job, cases[i].slots, 300000, 0);
 		job.nodes = cases[i].nodes;
 		job.larger = cases[i].larger;
+		job.spread = i % 2;
 		world_run(cases[i].world, 30, body_bytes, &job, ranks);
 		world_assert_ok(cases[i].world, ranks);
 		ddp_work_free(&job);
@@ -254,6 +263,7 @@ static void test_foreseen(void **state)
 		counted.job.nodes = cases[i].nodes;
 		counted.job.larger = cases[i].larger;
 		counted.job.zero = cases[i].zero;
+		counted.job.spread = i % 2;
 		for (int rank = 0; rank < cases[i].world; rank++)
 			counted.nodes[rank] = ddp_work_node(&counted.job, cases[i].world, rank);
 		world_provider = &counting_network;

@@ -313,7 +313,7 @@ static int train_part(struct comm *comm, void *arg, struct err *err)
 	*layer = *made;
 	for (int m = first_row[2]; m < first_row[3]; m++)
 		layer->targets[m] = -1;
-	if (batchnorm_join(norm, comm, err) < 0)
+	if (batchnorm_join(norm, comm, NULL, err) < 0)
 		return -1;
 	run_layer(layer, ops, norm, first, first_row[rank + 1] - first);
 	batchnorm_destroy(norm);
@@ -446,7 +446,7 @@ static int train_or_not(struct comm *comm, void *arg, struct err *err)
 	double loss = 0;
 	int64_t valid;
 	int ready = 0, *seen = arg;
-	if (model_join(f.model, comm, err) < 0)
+	if (model_join(f.model, comm, NULL, err) < 0)
 		return -1;
 	for (int i = 0; i < 3; i++)
 		if (comm_rank(comm) == 1 && i > 0)

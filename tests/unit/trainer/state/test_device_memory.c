@@ -344,7 +344,7 @@ static int run_joined(struct comm *comm, struct ops *ops, struct joined *out, st
 	struct state state;
 	int64_t valid;
 	size_t bytes = table->elements * sizeof(float);
-	if (model_prepare(model, ops, ROWS, err) < 0 || model_join(model, comm, err) < 0
+	if (model_prepare(model, ops, ROWS, err) < 0 || model_join(model, comm, NULL, err) < 0
 		|| state_alloc(&state, ops, table, NULL, 0, err) < 0)
 		return -1;
 	state_init(&state, 5);
