@@ -57,6 +57,18 @@ assert 0 <= near + far / 2 - sent < 0.2, (near, far, sent)' \
     [ "$(echo "$slow > 5 * $fast" | bc)" = 1 ]
 }
 
+@test "three nodes are told a number of slots at which each sends one piece" {
+    plan --plan 3x2 --global-batch 32
+    [[ $output = *"less to send "*" MB of a node with --slots 6, "*"multiple of 6" ]]
+    before=$(between 'a node sends  *' ' MB to others') said=$(between 'less to send  *' ' MB')
+    plan --plan 3x2 --global-batch 48
+    [[ $output = *"--slots 6, nodes x a power of two" ]]
+    plan --plan 3x2 --global-batch 48 --slots 6
+    [[ $output != *"less to send"* ]]
+    [ "$said" = "$(between 'a node sends  *' ' MB to others')" ]
+    [ "$(echo "$said * 1.4 < $before" | bc)" = 1 ]
+}
+
 @test "what is no world, or one that can't share a step, is one line and 2" {
     local bad
     while read -r -a bad; do

@@ -18,6 +18,7 @@
 #define OUTSIDE 100.0        /* Gbit/s of a node to others where --plan says nothing */
 #define INSIDE (1600 * GBIT) /* of a rank within its node */
 #define LATENCY 10e-6        /* seconds a message */
+#define WORTH 1.05           /* times as many bytes are worth an advice */
 
 /* "64x8" or "64x8@25". */
 static int read_world(const char *text, struct ddp_dry_run *world, double *outside, struct err *err)
@@ -70,25 +71,26 @@ static void print_memory(const struct settings *settings, struct model *model,
 
 	fprintf(out,
 		"  a rank holds    %.1f MB: weights %.1f, moments %.1f, gradients with those of others "
-		"%.1f, "
-		"activations %.1f (%s)\n",
+		"%.1f, activations %.1f (%s)\n",
 		sum * 1e-6, (elements + copy) * 1e-6, moments * 1e-6, (double)cost->memory * 1e-6,
 		activations * 1e-6, halves ? "bf16" : "fp32");
 }
 
-static void print_sent(const struct model *model, const struct ddp_dry_run *world,
-	const struct ddp_dry_cost *cost, FILE *out)
+/* Bytes that a hierarchical all-reduce sends from a node to others. */
+static double hierarchical(const struct ddp_dry_run *world)
 {
-	const double gradients = (double)model_tensors(model)->elements * sizeof(float),
-				 hierarchical = 2 * (1 - 1.0 / world->nodes) * gradients;
+	return 2 * (1 - 1.0 / world->nodes) * (double)world->table->elements * sizeof(float);
+}
 
+static void print_sent(const struct ddp_dry_run *world, const struct ddp_dry_cost *cost, FILE *out)
+{
 	fprintf(out,
 		"  a rank sends    %llu messages and %.1f MB on its node, %llu messages to others\n"
 		"  a node sends    %.1f MB to others; a hierarchical all-reduce would send %.1f\n"
 		"  a rank adds     in %llu calls, each a launch on a GPU\n",
 		(unsigned long long)cost->inside.messages, (double)cost->inside.bytes * 1e-6,
 		(unsigned long long)cost->outside.messages, (double)cost->node_bytes * 1e-6,
-		hierarchical * 1e-6, (unsigned long long)cost->launches);
+		hierarchical(world) * 1e-6, (unsigned long long)cost->launches);
 }
 
 static void print(const struct settings *settings, struct model *model,
@@ -104,11 +106,39 @@ static void print(const struct settings *settings, struct model *model,
 		(long long)settings->slot_microbatches, (long long)settings->microbatch, cost->buckets,
 		(long long)settings->bucket_mb);
 	print_memory(settings, model, world, cost, out);
-	print_sent(model, world, cost, out);
+	print_sent(world, cost, out);
 	fprintf(out,
 		"  communication   %.4f s by a model: %g Gbit/s from a node to others, %g from a rank "
 		"within it, %g us a message\n",
 		ddp_dry_seconds(cost, &links), outside, INSIDE / GBIT, LATENCY * 1e6);
+}
+
+/* Where nodes have several pieces of the tree to send, tells the number of slots at which each has
+ * one. */
+static int advise(const struct settings *settings, const struct ddp_dry_run *world,
+	const struct ddp_dry_cost *cost, FILE *out, struct err *err)
+{
+	struct ddp_dry_run other = *world;
+	struct ddp_dry_cost less;
+	int slots = world->nodes;
+
+	while (slots < world->nodes * world->ranks)
+		slots *= 2;
+	other.config.slots = slots;
+	if (world->config.native || (double)cost->node_bytes <= WORTH * hierarchical(world)
+		|| slots > TREE_SLOTS_MAX)
+		return 0;
+	if (ddp_dry_run(&other, &less, err) < 0)
+		return -1;
+	if ((double)cost->node_bytes <= WORTH * (double)less.node_bytes)
+		return 0;
+	fprintf(out, "  less to send    %.1f MB of a node with --slots %d, nodes x a power of two",
+		(double)less.node_bytes * 1e-6, slots);
+	if (settings->microbatches % slots)
+		fprintf(out, ", where --global-batch is a multiple of %lld",
+			(long long)slots * (long long)settings->microbatch);
+	fprintf(out, "\n");
+	return 0;
 }
 
 static int plan(struct settings *settings, struct model *model, struct ddp_dry_run *world,
@@ -129,7 +159,7 @@ static int plan(struct settings *settings, struct model *model, struct ddp_dry_r
 	if (!out)
 		return 0;
 	print(settings, model, world, &cost, outside, out);
-	return io_flush_output(err);
+	return advise(settings, world, &cost, out, err) < 0 ? -1 : io_flush_output(err);
 }
 
 int world_plan_print(struct settings *settings, FILE *out, struct err *err)
