@@ -217,8 +217,42 @@ END
     train_world 2 seen --zero 1 --steps 3 >seen.out
     WRAP=./elsewhere fails 65 "rank 1 on" train_world 2 seen --zero 1 --steps 6 \
         --change steps,decay-steps
-    grep -F "couldn't read this rank's moments of step 3 in empty, which rank 0 has verified" \
+    grep -F "couldn't read this rank's share of step 3 in empty, which rank 0 has verified" \
         <<<"$output"
+}
+
+# damage STEP: a byte in the moments that rank 1 keeps.
+damage() {
+    python3 - "$1"/optimizer-00002-of-*.safetensors <<'END'
+import os, sys
+with open(sys.argv[1], "r+b") as file:
+    file.seek(os.path.getsize(sys.argv[1]) // 2)
+    byte = file.read(1)
+    file.seek(-1, 1)
+    file.write(bytes([byte[0] ^ 1]))
+END
+}
+
+@test "damage that another rank finds: the checkpoint before is taken; only in its view: it is named" {
+    train_world 2 hurt --zero 1 >hurt.out
+    cp -r hurt here
+    cp -r hurt view
+    damage hurt/step-00000100
+    train_world 2 hurt --zero 1 >hurt.out
+    grep "resume: step 80 from hurt" hurt.out
+    [ -d hurt/step-00000100.damaged-1 ]
+    equal_to_whole hurt
+    damage view/step-00000100
+    cat >wrap <<'END'
+#!/bin/bash
+[ "$RANK" = 0 ] || set -- "$@" --ckpt-dir view
+exec "$@"
+END
+    chmod +x wrap
+    WRAP=./wrap fails 65 "rank 1 on" train_world 2 here --zero 1
+    grep -F "couldn't read this rank's share of step 100 in view, which rank 0 has verified" \
+        <<<"$output"
+    muster-ckpt verify --deep here/step-00000100
 }
 
 @test "a step that is left out, and what does not go with it" {

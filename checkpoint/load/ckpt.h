@@ -49,9 +49,11 @@ struct ckpt_want {
  * read once. If the result is not 0, nothing that was delivered may be used. */
 int ckpt_load(struct ckpt *ckpt, const struct ckpt_want *wants, size_t count, struct err *err);
 
-/* Delivers the same without verifying all: reads and compares only the chunks that hold requested
- * bytes, each once. */
-int ckpt_fetch(struct ckpt *ckpt, const struct ckpt_want *wants, size_t count, struct err *err);
+/* The same by `parts` processes, each of which knows as `part` what it takes: reads and compares
+ * the chunks that hold requested bytes, each once, and a share of the files that hold no
+ * optimizer's state. If together they request all of that, together they verify all. */
+int ckpt_load_share(struct ckpt *ckpt, const struct ckpt_want *wants, size_t count, int part,
+	int parts, struct err *err);
 
 /* Opens the newest checkpoint that verifies. Returns 1 with *ckpt, 0 when there is none (a fresh
  * start), -1 on error. Walks from the newest step down. A checkpoint that fails twice, each time

@@ -242,11 +242,23 @@ static int by_begin(const void *a, const void *b)
 	return (x->begin > y->begin) - (x->begin < y->begin);
 }
 
-/* Scans the whole file, so that it is verified. */
-static int scan_whole(struct source *source, struct err *err)
+/* Which part of the checkpoint a process takes. */
+struct share {
+	int part, parts;
+};
+
+/* Scans the chunks of a file that are this part's; of one part all, so that it is verified. */
+static int scan_part(struct source *source, const struct share *share, struct err *err)
 {
 	const struct shard_scanning how = { .ranges = source->wanted, .count = source->wanted_count };
-	return shard_scan(&source->shard, 0, source->shard.file->size, &how, err);
+	const struct manifest_file *file = source->shard.file;
+	const uint64_t chunks = file->chunk_count, parts = (uint64_t)share->parts,
+				   begin = chunks * (uint64_t)share->part / parts * MANIFEST_CHUNK,
+				   last = chunks * ((uint64_t)share->part + 1) / parts * MANIFEST_CHUNK,
+				   end = last < file->size ? last : file->size;
+	return begin < end || share->parts == 1
+		? shard_scan(&source->shard, begin, end - begin, &how, err)
+		: 0;
 }
 
 /* Scans only the chunks that are wanted; neighbouring chunks in one scan. */
@@ -266,11 +278,17 @@ static int scan_wanted(struct source *source, struct err *err)
 	return result;
 }
 
-typedef int scan_source(struct source *source, struct err *err);
-
-static int load(struct ckpt *ckpt, const struct ckpt_want *wants, size_t count, scan_source *scan,
-	struct err *err)
+static int scan(struct source *source, const struct share *share, struct err *err)
 {
+	return share->parts > 1 && source->shard.file->role == MANIFEST_OPTIMIZER
+		? scan_wanted(source, err)
+		: scan_part(source, share, err);
+}
+
+int ckpt_load_share(struct ckpt *ckpt, const struct ckpt_want *wants, size_t count, int part,
+	int parts, struct err *err)
+{
+	const struct share share = { part, parts };
 	struct err own;
 	int result = 0;
 	err = err ? err : &own;
@@ -281,7 +299,7 @@ static int load(struct ckpt *ckpt, const struct ckpt_want *wants, size_t count, 
 		if (source->wanted)
 			qsort(source->wanted, source->wanted_count, sizeof source->wanted[0], by_begin);
 		if (result == 0)
-			result = scan(source, err);
+			result = scan(source, &share, err);
 		free(source->wanted);
 		source->wanted = NULL;
 		source->wanted_count = source->wanted_room = 0;
@@ -291,12 +309,7 @@ static int load(struct ckpt *ckpt, const struct ckpt_want *wants, size_t count, 
 
 int ckpt_load(struct ckpt *ckpt, const struct ckpt_want *wants, size_t count, struct err *err)
 {
-	return load(ckpt, wants, count, scan_whole, err);
-}
-
-int ckpt_fetch(struct ckpt *ckpt, const struct ckpt_want *wants, size_t count, struct err *err)
-{
-	return load(ckpt, wants, count, scan_wanted, err);
+	return ckpt_load_share(ckpt, wants, count, 0, 1, err);
 }
 
 int ckpt_verify(struct ckpt *ckpt, struct err *err)

@@ -281,15 +281,6 @@ static int open_tensorboard(struct run *run, struct err *err)
 	return run->tensorboard ? 0 : -1;
 }
 
-/* The others make room for what rank 0 reads meanwhile. */
-static int restore(struct run *run, struct err *err)
-{
-	if (run->ident.rank == 0)
-		return resume_apply(run, err);
-	state_prefault(&run->state);
-	return 0;
-}
-
 /* What a rank sees as its data; and which steps it traces, which must be the same on all ranks,
  * too. */
 struct view {
@@ -360,9 +351,7 @@ int prepare(struct run *run, struct err *err)
 		|| (rc = device_attention(run, err)) < 0 || (rc = device_algorithms(run, err)) < 0
 		|| (rc = record_numerics(run, err)) < 0
 		|| (rc = numerics_agree(run->comm, run->numerics, run->settings.require_identical, err)) < 0
-		|| (rc = STAGE("resume", restore(run, err))) < 0
-		|| (rc = state_share(&run->state, run->comm, err)) < 0
-		|| (rc = STAGE("moments", resume_moments(run, err))) < 0)
+		|| (rc = resume(run, err)) < 0 || (rc = state_share(&run->state, run->comm, err)) < 0)
 		return rc;
 	if (run_is_finished(run))
 		return 0;

@@ -11,6 +11,7 @@
 #include "common/bytes.h"
 #include "common/clock.h"
 #include "common/log.h"
+#include "trainer/comm/status_exchange.h"
 #include "trainer/run/numerics.h"
 
 #define RESUME_IO_SECONDS 60.0 /* an I/O error is retried for this long */
@@ -86,7 +87,16 @@ static void want_moments(struct wants *wants, const struct state *state)
 		}
 }
 
-/* Reads the state and verifies everything, reading each byte once. */
+/* Delivers what is wanted. Where all ranks read, each verifies its share; else this one verifies
+ * all, reading each byte once. */
+static int load(const struct run *run, struct ckpt *ckpt, const struct wants *wants,
+	struct err *err)
+{
+	return run->state.sharded ? ckpt_load_share(ckpt, wants->wants, wants->count, run->ident.rank,
+			   run->ident.world_size, err)
+							  : ckpt_load(ckpt, wants->wants, wants->count, err);
+}
+
 static int read_state(struct run *run, struct ckpt *ckpt, struct err *err)
 {
 	struct state *state = &run->state;
@@ -101,46 +111,53 @@ static int read_state(struct run *run, struct ckpt *ckpt, struct err *err)
 		want(&wants, row, SNAPSHOT_MASTER, state->weights, &state->whole);
 	}
 	want_moments(&wants, state);
-	int rc = ckpt_load(ckpt, list, wants.count, err);
+	int rc = load(run, ckpt, &wants, err);
 	if (rc == 0)
 		return read_statistics(run, ckpt, err);
 	return rc == -1 ? err_prefix(err, "resume") : rc;
 }
 
-static int fetch_moments(const struct state *state, struct ckpt *ckpt, struct err *err)
+static int read_moments(const struct run *run, struct ckpt *ckpt, struct err *err)
 {
 	struct wants wants = { 0 };
-	if (alloc_wants(&wants, state, err) < 0)
+	if (alloc_wants(&wants, &run->state, err) < 0)
 		return -1;
-	want_moments(&wants, state);
-	int rc = ckpt_fetch(ckpt, wants.wants, wants.count, err);
+	want_moments(&wants, &run->state);
+	int rc = load(run, ckpt, &wants, err);
 	free(wants.wants);
 	return rc;
 }
 
-int resume_moments(struct run *run, struct err *err)
+/* Adds what this rank alone has found. */
+static int prefix_own(const struct run *run, uint64_t step, const char *found, struct err *err)
 {
-	const struct state *state = &run->state;
+	err_prefix(err,
+		"resume: couldn't read this rank's share of step %" PRIu64
+		" in %s, which rank 0 has %s (does this node see the same directory?)",
+		step, run->settings.ckpt_dir, found);
+	return -1;
+}
+
+/* The part of the ranks but the first: where each keeps its own moments, it reads these. They make
+ * room for what comes from rank 0 meanwhile. CKPT_DAMAGED: as this rank sees the files. */
+static int read_own(struct run *run, uint64_t step, struct err *err)
+{
 	struct ckpt_dir dir;
 	struct ckpt *ckpt;
-	if (!state->sharded || state->step == 0 || run->ident.rank == 0)
+	state_prefault(&run->state);
+	if (step == 0)
+		state_zero_moments(&run->state);
+	if (step == 0 || !run->state.sharded)
 		return 0;
 	if (ckpt_dir_open_existing(&dir, run->settings.ckpt_dir, err) < 0)
 		return err_prefix(err, "resume");
-	int rc = ckpt_open(&dir, (int64_t)state->step, RESUME_IO_SECONDS, &ckpt, err);
+	int rc = ckpt_open(&dir, (int64_t)step, RESUME_IO_SECONDS, &ckpt, err);
 	if (rc == 0) {
-		rc = fetch_moments(state, ckpt, err);
+		rc = read_moments(run, ckpt, err);
 		ckpt_close(ckpt);
 	}
 	ckpt_dir_close(&dir);
-	if (rc == 0)
-		return 0;
-	/* Rank 0 has read the same files and found them good. */
-	err_prefix(err,
-		"resume: couldn't read this rank's moments of step %" PRIu64
-		" in %s, which rank 0 has verified (does this node see the same directory?)",
-		state->step, run->settings.ckpt_dir);
-	return -1;
+	return rc == -1 ? prefix_own(run, step, "opened", err) : rc;
 }
 
 /* Reads a tensor of an imported model, in F32, F16 or BF16, as fp32. */
@@ -255,54 +272,116 @@ static int make_records(struct run *run, json_t *changes, struct err *err)
 	return 0;
 }
 
-/* Applies the newest checkpoint, or the initial weights if there is none. CKPT_DAMAGED: not from
- * this checkpoint. */
-static int apply_newest(struct run *run, json_t *changes, struct err *err)
+static struct ckpt *checkpoint_of(const struct run *run)
 {
-	struct ckpt *ckpt = run->folder ? folder_checkpoint(run->folder) : NULL;
-	double began = clock_now();
-	int rc;
-	if (!ckpt) {
-		state_init(&run->state, (uint64_t)run->settings.seed);
+	return run->folder ? folder_checkpoint(run->folder) : NULL;
+}
+
+/* Rank 0 compares the newest checkpoint's record with this run's parameters. *step: what all read
+ * then, or 0 where nobody but rank 0 has something to read. */
+static int choose(struct run *run, json_t *changes, uint64_t *step, struct err *err)
+{
+	struct ckpt *ckpt = checkpoint_of(run);
+	*step = 0;
+	if (!ckpt)
 		return 0;
-	}
 	const struct manifest *manifest = ckpt_manifest(ckpt);
 	if (is_imported(manifest))
-		return settings_compare_model(&run->settings, manifest->config, err) < 0
-			? -1
-			: read_imported(run, ckpt, err);
+		return settings_compare_model(&run->settings, manifest->config, err);
+	json_array_clear(changes);
 	if (compare(run, manifest, changes, err) < 0)
 		return -1;
-	if ((rc = read_state(run, ckpt, err)) < 0)
+	*step = (uint64_t)manifest->step;
+	return 0;
+}
+
+/* Rank 0's part: all weights, or the initial ones; and the moments that it keeps. */
+static int read_first(struct run *run, uint64_t step, struct err *err)
+{
+	struct ckpt *ckpt = checkpoint_of(run);
+	double began = clock_now();
+	if (step == 0) {
+		state_init(&run->state, (uint64_t)run->settings.seed);
+		return ckpt ? read_imported(run, ckpt, err) : 0;
+	}
+	int rc = read_state(run, ckpt, err);
+	if (rc < 0)
 		return rc;
-	run->state.step = (uint64_t)manifest->step;
+	const struct manifest *manifest = ckpt_manifest(ckpt);
+	run->state.step = step;
 	log_info("resume: step %" PRIu64 " from %s, saved by attempt %d with %d rank%s; read in %.2f s",
-		run->state.step, folder_dir(run->folder)->path, manifest->attempt, manifest->world_size,
+		step, folder_dir(run->folder)->path, manifest->attempt, manifest->world_size,
 		manifest->world_size == 1 ? "" : "s", clock_now() - began);
 	return 0;
 }
 
-static int apply(struct run *run, json_t *changes, struct err *err)
+/* Rank 0 takes the checkpoint before one that is damaged. Where only others found damage, it looks
+ * for itself: one node's view must not cost a good checkpoint. *good: it found none. */
+static int refuse(struct run *run, bool found, const struct err *why, bool *good, struct err *err)
 {
-	for (;;) {
-		int rc = apply_newest(run, changes, err);
-		if (rc != CKPT_DAMAGED)
-			return rc;
-		struct err why = *err;
-		if (folder_refuse_checkpoint(run->folder, why.text, err) < 0)
-			return -1;
-		json_array_clear(changes);
+	struct err own = *why;
+	int rc = found ? CKPT_DAMAGED : ckpt_verify(checkpoint_of(run), &own);
+	*good = rc == 0;
+	if (rc != CKPT_DAMAGED) {
+		*err = own;
+		return rc;
 	}
+	return folder_refuse_checkpoint(run->folder, own.text, err) < 0 ? -1 : 0;
 }
 
-int resume_apply(struct run *run, struct err *err)
+#define STAGE(call) status_exchange(run->comm, "resume", run->ident.node, (call), err)
+
+/* Collective: whether any rank found damage (`why` of this one's), so that all begin again. */
+static int settle(struct run *run, uint64_t step, bool found, const struct err *why, bool *again,
+	struct err *err)
 {
+	bool good = false;
+	size_t size = (size_t)run->ident.world_size;
+	AUTO_FREE bool *all = calloc(size, sizeof *all);
+	if (!all)
+		return err_set(err, "resume: out of memory");
+	if (comm_wait(run->comm, comm_allgather(run->comm, "damage", &found, all, sizeof found), err)
+		< 0)
+		return -1;
+	*again = memchr(all, true, size) != NULL;
+	if (!*again)
+		return 0;
+	int rc = STAGE(run->ident.rank == 0 ? refuse(run, found, why, &good, err) : 0);
+	if (rc < 0)
+		return rc;
+	if (comm_wait(run->comm, comm_broadcast(run->comm, "damage", &good, sizeof good, 0), err) < 0)
+		return -1;
+	*err = *why;
+	return good ? STAGE(found ? prefix_own(run, step, "verified", err) : 0) : 0;
+}
+
+/* Collective: one checkpoint, or none. */
+static int read_newest(struct run *run, json_t *changes, bool *again, struct err *err)
+{
+	uint64_t step = 0;
+	int rc = STAGE(run->ident.rank == 0 ? choose(run, changes, &step, err) : 0);
+	if (rc < 0)
+		return rc;
+	if (comm_wait(run->comm, comm_broadcast(run->comm, "step", &step, sizeof step, 0), err) < 0)
+		return -1;
+	rc = run->ident.rank == 0 ? read_first(run, step, err) : read_own(run, step, err);
+	const struct err why = *err;
+	const bool found = rc == CKPT_DAMAGED;
+	rc = STAGE(found ? 0 : rc);
+	return rc < 0 ? rc : settle(run, step, found, &why, again, err);
+}
+
+int resume(struct run *run, struct err *err)
+{
+	bool again = true;
+	int rc = 0;
 	json_t *changes = json_array();
 	if (!changes)
 		return err_set(err, "resume: out of memory");
-	int rc = apply(run, changes, err);
+	while (rc == 0 && again)
+		rc = read_newest(run, changes, &again, err);
 	if (rc == 0)
-		rc = make_records(run, changes, err);
+		rc = STAGE(run->ident.rank == 0 ? make_records(run, changes, err) : 0);
 	json_decref(changes);
 	if (run->folder)
 		folder_drop_checkpoint(run->folder);

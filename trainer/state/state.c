@@ -260,6 +260,11 @@ void state_init(struct state *state, uint64_t seed)
 {
 	state->step = 0;
 	tensor_table_init(state->tensors, seed, state->weights);
+	state_zero_moments(state);
+}
+
+void state_zero_moments(struct state *state)
+{
 	for (size_t i = 0; i < state->own_count; i++) {
 		const struct zero_shard *own = &state->own[i];
 		memset(state->m + own->first, 0, (own->end - own->first) * sizeof *state->m);

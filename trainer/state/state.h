@@ -69,6 +69,8 @@ void state_allgather_weights(struct state *state);
 
 /* Sets step 0 and the initial weights of `seed`. */
 void state_init(struct state *state, uint64_t seed);
+/* Those that this rank keeps. */
+void state_zero_moments(struct state *state);
 
 /* Collective: every rank gets rank 0's state (of a sharded one only the weights); then all compare
  * step and hash. ERR_SHARED names a rank whose bytes differ. */

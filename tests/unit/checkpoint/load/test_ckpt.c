@@ -167,13 +167,71 @@ static void only_chunks_that_hold_what_is_wanted_are_read(void **state)
 	const struct ckpt_want wants[] = { { SNAPSHOT_M, "a", 1000000, 2, middle_of_m },
 		{ SNAPSHOT_M, "a", 7, 0, NULL }, { SNAPSHOT_M, "a", 0, 3, begin_of_m },
 		{ SNAPSHOT_V, "a", 0, 2, begin_of_v } };
-	if (ckpt_fetch(ckpt, wants, 3, &err) < 0)
+	if (ckpt_load_share(ckpt, wants, 3, 0, 2, &err) < 0)
 		fail_msg("%s", err.text);
 	assert_true(begin_of_m[0] == 2200000 && begin_of_m[2] == 2200002 && middle_of_m[0] == 3200000
 		&& middle_of_m[1] == 3200001);
-	assert_int_equal(ckpt_fetch(ckpt, wants, 4, &err), CKPT_DAMAGED);
+	assert_int_equal(ckpt_load_share(ckpt, wants, 4, 0, 2, &err), CKPT_DAMAGED);
 	assert_int_equal(ckpt_load(ckpt, wants, 3, &err), CKPT_DAMAGED);
 	ckpt_close(ckpt);
+}
+
+/* Number of parts that find damage, where part 0 reads the weights, and each its moments. */
+static int parts_that_find(struct ckpt *ckpt, int64_t count, int parts, float *room)
+{
+	int found = 0;
+	for (int part = 0; part < parts; part++) {
+		const uint64_t begin = (uint64_t)(count * part / parts),
+					   own = (uint64_t)(count * (part + 1) / parts) - begin;
+		const struct ckpt_want wants[] = { { SNAPSHOT_MASTER, "a", 0,
+											   part == 0 ? (uint64_t)count : 0, room },
+			{ SNAPSHOT_M, "a", begin, own, room }, { SNAPSHOT_V, "a", begin, own, room } };
+		struct err err;
+		int result = ckpt_load_share(ckpt, wants, 3, part, parts, &err);
+		if (result == -1)
+			fail_msg("%s", err.text);
+		found += result == CKPT_DAMAGED;
+	}
+	return found;
+}
+
+static void flip(int fd, off_t at)
+{
+	char byte;
+	assert_int_equal(pread(fd, &byte, 1, at), 1);
+	byte = (char)~byte;
+	assert_int_equal(pwrite(fd, &byte, 1, at), 1);
+}
+
+/* Of files of two and four chunks. */
+static void together_the_parts_verify_all(void **state)
+{
+	const int64_t count = 5000000;
+	static const char model[] = "model-00001-of-00001.safetensors",
+					  optimizer[] = "optimizer-00001-of-00001.safetensors";
+	struct made made;
+	struct ckpt *ckpt;
+	struct err err;
+	float *room = malloc((size_t)count * sizeof *room);
+	begin(&made, "shares");
+	add_model(&made, model, "a", count, 100);
+	add_optimizer(&made, optimizer, "[[\"a\",0,5000000]]", count, 0);
+	const int fds[] = { openat(made.fd, model, O_RDWR), openat(made.fd, optimizer, O_RDWR) };
+	if (end(&made, &ckpt, &err) < 0)
+		fail_msg("%s", err.text);
+	for (int parts = 1; parts <= 3; parts++) {
+		assert_int_equal(parts_that_find(ckpt, count, parts, room), 0);
+		for (int i = 0; i < 2; i++)
+			for (off_t at = 1000000; at < (i ? 60 : 20) * 1000000; at += MANIFEST_CHUNK) {
+				flip(fds[i], at);
+				assert_in_range(parts_that_find(ckpt, count, parts, room), 1, parts);
+				flip(fds[i], at);
+			}
+	}
+	close(fds[0]);
+	close(fds[1]);
+	ckpt_close(ckpt);
+	free(room);
 }
 
 static void slices_are(const char *slices, int64_t count, const char *why)
@@ -289,6 +347,7 @@ int main(void)
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(any_number_of_shards_is_read),
 		cmocka_unit_test(only_chunks_that_hold_what_is_wanted_are_read),
+		cmocka_unit_test(together_the_parts_verify_all),
 		cmocka_unit_test(slices_must_cover_each_tensor_once),
 		cmocka_unit_test(a_tensor_in_two_shards_is_damage),
 		cmocka_unit_test(without_an_optimizer_there_is_no_state_to_read),
