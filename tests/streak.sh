@@ -55,7 +55,8 @@ run_kind() {
     repeat) words+=(--repeat 10 tests/cluster/) ;;
     esac
     "${words[@]}" </dev/null >"$clone.log" 2>&1
-    last=$(tail -n 1 "$clone.log")
+    last=$(grep -E '^([a-z ]+: )?[0-9]+ passed, ' "$clone.log" | tail -n 1)
+    last=${last:-stopped before its end}
     [ -z "$load" ] || kill "$load"
     printf '%(%F %H:%M)T\t%s\t%s\t%d\t%s\n' -1 "$commit" "$kind" $((SECONDS - began)) "$last" |
         tee -a "$LEDGER"
