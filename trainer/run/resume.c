@@ -283,12 +283,12 @@ static int choose(struct run *run, json_t *changes, uint64_t *step, struct err *
 {
 	struct ckpt *ckpt = checkpoint_of(run);
 	*step = 0;
+	json_array_clear(changes);
 	if (!ckpt)
 		return 0;
 	const struct manifest *manifest = ckpt_manifest(ckpt);
 	if (is_imported(manifest))
 		return settings_compare_model(&run->settings, manifest->config, err);
-	json_array_clear(changes);
 	if (compare(run, manifest, changes, err) < 0)
 		return -1;
 	*step = (uint64_t)manifest->step;
