@@ -176,16 +176,19 @@ static void only_chunks_that_hold_what_is_wanted_are_read(void **state)
 	ckpt_close(ckpt);
 }
 
-/* Number of parts that find damage, where part 0 reads the weights, and each its moments. */
+/* Number of parts that find damage, where part 0 reads the weights, and each its moments. `room`:
+ * [3, count] */
 static int parts_that_find(struct ckpt *ckpt, int64_t count, int parts, float *room)
 {
 	int found = 0;
 	for (int part = 0; part < parts; part++) {
 		const uint64_t begin = (uint64_t)(count * part / parts),
 					   own = (uint64_t)(count * (part + 1) / parts) - begin;
-		const struct ckpt_want wants[] = { { SNAPSHOT_MASTER, "a", 0,
-											   part == 0 ? (uint64_t)count : 0, room },
-			{ SNAPSHOT_M, "a", begin, own, room }, { SNAPSHOT_V, "a", begin, own, room } };
+		const struct ckpt_want wants[] = {
+			{ SNAPSHOT_MASTER, "a", 0, part == 0 ? (uint64_t)count : 0, room },
+			{ SNAPSHOT_M, "a", begin, own, room + count },
+			{ SNAPSHOT_V, "a", begin, own, room + 2 * count },
+		};
 		struct err err;
 		int result = ckpt_load_share(ckpt, wants, 3, part, parts, &err);
 		if (result == -1)
@@ -212,7 +215,7 @@ static void together_the_parts_verify_all(void **state)
 	struct made made;
 	struct ckpt *ckpt;
 	struct err err;
-	float *room = malloc((size_t)count * sizeof *room);
+	float *room = malloc(3 * (size_t)count * sizeof *room);
 	begin(&made, "shares");
 	add_model(&made, model, "a", count, 100);
 	add_optimizer(&made, optimizer, "[[\"a\",0,5000000]]", count, 0);
