@@ -19,6 +19,8 @@ setup() {
 # unittests NAME…: modules, classes or functions of tests/python. Each tells how many it has run.
 unittests() {
     run /usr/bin/python3 -m unittest -v "$@"
+    # First, since of a long report only the beginning is shown.
+    grep -E '^(FAIL|ERROR): ' <<<"$output" || :
     echo "$output"
     [ "$status" -eq 0 ]
     ran=$(sed -n 's/^Ran \([0-9]*\) tests\{0,1\} in .*/\1/p' <<<"$output")
