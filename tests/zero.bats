@@ -50,7 +50,7 @@ equal_to_whole() {
     done
 }
 
-@test "ranks that do not follow each other on their nodes are killed, and resumed by others that do" {
+@test "ranks that do not follow each other on their nodes are killed; others resume them" {
     export PER_NODE=2 MUSTER_IFNAME=lo
     CYCLIC=1 slowly start_world 6 dealt --zero 1
     wait_step dealt 45
@@ -233,7 +233,7 @@ with open(sys.argv[1], "r+b") as file:
 END
 }
 
-@test "damage that another rank finds: the checkpoint before is taken; only in its view: it is named" {
+@test "damage that another rank finds: the checkpoint before; in its view only: it is named" {
     train_world 2 hurt --zero 1 >hurt.out
     cp -r hurt here
     cp -r hurt view

@@ -188,15 +188,11 @@ static int alloc_state(struct run *run, struct err *err)
 
 static struct ddp_config ddp_config_of(const struct run *run)
 {
-	const struct settings *settings = &run->settings;
-	return (struct ddp_config) { .slots = (int)settings->slots,
-		.bucket_bytes = (size_t)settings->bucket_mb << 20,
-		.native = settings->reduction == REDUCTION_NATIVE,
-		.bf16 = settings->grad_dtype == GRAD_BF16,
-		.zero = settings->zero != 0,
-		.comm = (enum ddp_comm)settings->comm,
-		.node = run->ident.node_rank,
-		.nodes = run->nodes };
+	struct ddp_config config = settings_ddp(&run->settings);
+	config.comm = (enum ddp_comm)run->settings.comm;
+	config.node = run->ident.node_rank;
+	config.nodes = run->nodes;
+	return config;
 }
 
 static int build_model(struct run *run, struct err *err)

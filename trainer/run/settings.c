@@ -14,7 +14,6 @@
 #include "common/opt.h"
 #include "config.h"
 #include "order/tree.h"
-#include "trainer/ddp/ddp.h"
 
 #define VARIABLES "MUSTER_TRAIN_" /* and an option's name */
 #define AT(field) offsetof(struct settings, field)
@@ -605,6 +604,15 @@ struct model_config settings_model(const struct settings *settings, int features
 		.vocabulary = (int)settings->vocabulary,
 		.split_embedding = settings->split_embedding,
 		.recompute = (enum model_recompute)settings->recompute };
+}
+
+struct ddp_config settings_ddp(const struct settings *settings)
+{
+	return (struct ddp_config) { .slots = (int)settings->slots,
+		.bucket_bytes = (size_t)settings->bucket_mb << 20,
+		.native = settings->reduction == REDUCTION_NATIVE,
+		.bf16 = settings->grad_dtype == GRAD_BF16,
+		.zero = settings->zero != 0 };
 }
 
 json_t *settings_record(const struct settings *settings, struct hash128 data)

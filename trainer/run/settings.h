@@ -12,6 +12,7 @@
 #include "checkpoint/directory/save_schedule.h"
 #include "common/err.h"
 #include "common/hash.h"
+#include "trainer/ddp/ddp.h"
 #include "trainer/model/model.h"
 
 enum settings_device { DEVICE_AUTO, DEVICE_CPU, DEVICE_CUDA };
@@ -86,6 +87,10 @@ int settings_check_world(const struct settings *settings, int ranks, struct err 
 
 /* The model's dimensions; `features`: columns of the table, 0 for tokens. */
 struct model_config settings_model(const struct settings *settings, int features);
+
+/* The reduction that the options ask for; the nodes and --comm are the caller's. Once the number of
+ * slots and --bucket-mb are settled. */
+struct ddp_config settings_ddp(const struct settings *settings);
 
 /* Makes what a checkpoint records: {"identity": {…, "data": HASH}, "schedule": {…}, "operation":
  * {…}}. NULL when out of memory. */

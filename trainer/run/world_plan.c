@@ -149,11 +149,7 @@ static int plan(struct settings *settings, struct model *model, struct ddp_dry_r
 	if (settings->bucket_mb == OPT_AUTO)
 		settings->bucket_mb = ddp_bucket_mb(model_tensors(model), world->nodes * world->ranks);
 	world->table = model_tensors(model);
-	world->config = (struct ddp_config) { .slots = (int)settings->slots,
-		.bucket_bytes = (size_t)settings->bucket_mb << 20,
-		.native = settings->reduction == REDUCTION_NATIVE,
-		.bf16 = settings->grad_dtype == GRAD_BF16,
-		.zero = settings->zero != 0 };
+	world->config = settings_ddp(settings);
 	if (ddp_dry_run(world, &cost, err) < 0)
 		return -1;
 	if (!out)
