@@ -177,18 +177,18 @@ until [ -e go-twice ]; do sleep 0.1; done
 wait
 EOF
     chmod a+rx "$JOBS/twice.sh"
-    job=$(cluster run env PATH="$PATH" TRAIN_ARGS="$TRAIN_ARGS" STEP_MILLISECONDS=60 sbatch \
+    pace 0 5 # until the second writer has been refused
+    job=$(cluster run env PATH="$PATH" TRAIN_ARGS="$TRAIN_ARGS" sbatch \
         --parsable --open-mode=append \
         --muster -N2 --ntasks-per-node=2 -o shared.log twice.sh shared)
     wait_for 60 train_attempt_has shared 0 5
-    stop_rank "$job" 2
     refused 2 "shared is in use by job $job (attempt 0" shared --muster --overlap -N2 -n4 --
     chmod a+rwx "$JOBS/shared"
     refused 2 "shared is in use by job $job (attempt 0" --user 2 shared --muster -N2 -n4 --
     touch "$JOBS/go-twice"
     wait_for 30 grep -q "in use by job $job (attempt 0, .*host n1, .*give another directory" \
         "$JOBS/second.log"
-    kill -CONT "$stopped"
+    pace 0
     job_wait "$job" 60 COMPLETED
     [ "$(job_field "$job" ExitCode)" = 0:0 ]
     [ "$(grep -c '"event": *"start"' "$JOBS/shared/attempts.jsonl")" -eq 1 ]
@@ -196,12 +196,14 @@ EOF
 }
 
 @test "a replica that drifts apart is named, and the run goes on from where all were equal" {
-    job=$(STEP_MILLISECONDS=60 train_submit drift -N2 -- --ckpt-writers all --check-replicas 10 \
+    pace 0 25
+    job=$(train_submit drift -N2 -- --ckpt-writers all --check-replicas 10 \
         --ckpt-every 7 --keep-last 0)
     wait_for 60 train_attempt_has drift 0 25
     stop_rank "$job" 2
     python3 "$MUSTER_TOP/tests/tools/flip_bits.py" "$stopped"
     kill -CONT "$stopped"
+    pace 0
     job_wait "$job" 60 FAILED
     cat "$JOBS/drift.log"
     [ "$(job_field "$job" ExitCode) $(job_field "$job" Restarts)" = "1:0 0" ]

@@ -119,7 +119,7 @@ END
 @test "the example in C: preempted, requeued, resumed, and the right result" {
     # The manual's line, with fewer steps.
     line=$(commands cluster "$MUSTER_TOP/doc/guide/trainer.md" | grep ring.sbatch)
-    line=${line/1000/120}
+    line=${line/1000/400}
     job=$(cluster run env SBATCH_EXCLUSIVE=exclusive SBATCH_OUTPUT=slurm-%j.out \
         bash -c "${line//\/shared/$JOBS}" |
         sed -n 's/^Submitted batch job //p')
@@ -132,10 +132,10 @@ END
     [ "$(grep -c 'ring: attempt 0: 8 ranks begin after step 0$' "$(job_output "$job")")" -eq 1 ]
     resumed=$(sed -n 's/ring: attempt 1: 8 ranks begin after step //p' "$(job_output "$job")")
     [ "$resumed" -ge 20 ]
-    [ "$resumed" -lt 120 ]
+    [ "$resumed" -lt 400 ]
     # It stopped and went on at the very step, and nobody else's.
     grep -qFx "$(ring_result "$resumed" 8)" "$(job_output "$job")"
-    grep -qFx "$(ring_result 120 8)" "$(job_output "$job")"
+    grep -qFx "$(ring_result 400 8)" "$(job_output "$job")"
     # The rank that heard of it first may have been another than the one that keeps the record.
     grep -q '"event":"\(notice\|end\)".*"why":"[^"]*SIGTERM"' "$JOBS/ring-run/attempts.jsonl"
     muster-ckpt verify "$JOBS/ring-run"
@@ -143,7 +143,7 @@ END
 
 @test "the example in C under muster-run: a rank dies, and the step begins again within its job" {
     sed 's/^srun /muster-run -- srun /' "$JOBS/slurm-examples/ring.sbatch" >"$JOBS/again.sbatch"
-    job=$(STEPS=120 CKPT=$JOBS/again job_submit --muster --exclusive again.sbatch)
+    job=$(STEPS=400 CKPT=$JOBS/again job_submit --muster --exclusive again.sbatch)
     job_wait_attempt "$job" 0 60
     wait_for 60 has_saved again 0
     read -r _ pid < <(train_rank "$job" 3 ring)
@@ -152,13 +152,13 @@ END
     cat "$(job_output "$job")"
     [ "$(job_restarts "$job")" -eq 0 ]
     [ "$(grep -c 'ring: attempt 0: 8 ranks begin after step ' "$(job_output "$job")")" -eq 2 ]
-    grep -qFx "$(ring_result 120 8)" "$(job_output "$job")"
+    grep -qFx "$(ring_result 400 8)" "$(job_output "$job")"
 }
 
 @test "the example without the plugin: its own request brings it back" {
     sed '/--muster/d; s/srun /srun --mpi=pmix --kill-on-bad-exit /' \
         "$JOBS/slurm-examples/ring.sbatch" >"$JOBS/ring-plain.sbatch"
-    job=$(STEPS=80 CKPT=$JOBS/plain.ckpt job_submit --no-muster --exclusive -N2 \
+    job=$(STEPS=400 CKPT=$JOBS/plain.ckpt job_submit --no-muster --exclusive -N2 \
         --ntasks-per-node=1 ring-plain.sbatch)
     job_wait_attempt "$job" 0 60
     wait_for 60 has_saved plain.ckpt 0
@@ -166,5 +166,5 @@ END
     job_wait_attempt "$job" 1 60
     job_wait "$job" 60 COMPLETED
     cat "$(job_output "$job")"
-    grep -qFx "$(ring_result 80 2)" "$(job_output "$job")"
+    grep -qFx "$(ring_result 400 2)" "$(job_output "$job")"
 }

@@ -23,7 +23,12 @@ END
     chmod a+rx "$JOBS/impatient"
 }
 
-submit() { train_submit "$1" --wrap-with ./impatient -N2 --exclusive -- --ckpt-every 20; }
+# A training whose steps take their time, less than its deadline, until its end has been told: it is
+# not over while a rank or a node is looked up.
+submit() {
+    pace 500
+    train_submit "$1" --wrap-with ./impatient -N2 --exclusive -- --ckpt-every 20
+}
 
 # nodes_of JOB: its first and its last one.
 nodes_of() {
@@ -50,6 +55,7 @@ ended_in_time() {
     grep "error:" "$JOBS/$1.log"
     # One of them alone tells of all.
     [ "$(grep -c 'where the 4 ranks stood:$' "$JOBS/$1.log")" -eq 1 ]
+    pace 0
 }
 
 # Whether no rank of the first attempt is left there.

@@ -101,7 +101,7 @@ python() {
 }
 
 @test "preempted, and a rank killed, it comes back without a plugin; cancelled, it does not" {
-    options=(--samples 384 --batch 24 --epochs 2 --workers 2 --every 7 --sum --pause 0.1)
+    options=(--samples 384 --batch 24 --epochs 2 --workers 2 --every 7 --sum --pause 0.4)
     job=$(job_submit -N2 --ntasks-per-node=2 --exclusive job.sh disturbed "${options[@]}")
     wait_for 120 train_has_step disturbed 3
     job_preempt "$job" 0

@@ -35,13 +35,26 @@ static struct pace read_pace(const char *otherwise, const char *path)
 	return (struct pace) { milliseconds, strtoul(rest, NULL, 10) };
 }
 
+/* The step of the last line in the data. */
+static unsigned long last_step(const char *data, size_t size)
+{
+	unsigned long step = 0;
+	const char *line = data, *end = data + size;
+
+	while ((line = memmem(line, (size_t)(end - line), LINE, strlen(LINE)))) {
+		line += strlen(LINE);
+		step = strtoul(line, NULL, 10);
+	}
+	return step;
+}
+
 static void keep_pace(const char *milliseconds, const char *data, size_t size)
 {
-	const char *path = getenv("STEPS_PACE"), *line = memmem(data, size, LINE, strlen(LINE));
+	const char *path = getenv("STEPS_PACE");
 	struct pace pace = read_pace(milliseconds, path);
 
 	usleep((useconds_t)(1000 * pace.milliseconds));
-	while (pace.last > 0 && strtoul(line + strlen(LINE), NULL, 10) > pace.last) {
+	while (pace.last > 0 && last_step(data, size) > pace.last) {
 		usleep(10000);
 		pace = read_pace(milliseconds, path);
 	}
