@@ -91,13 +91,17 @@ own_run() { tests/run.sh "$@" 3>&-; }
     [ "${lines[-1]}" = "3 passed, 0 failed, 0 skipped" ]
     run own_run --list one
     [ "$output" = $'tests/one.bats\n    first\n    second (of two)' ]
+    [ "$(own_run --list --shard 1/2; own_run --list --shard 2/2)" = "$(own_run --list)" ]
+    run own_run --no-install --shard 2/2
+    echo "$output"
+    [ "${lines[-1]}" = "1 passed, 0 failed, 0 skipped" ]
     run own_run --no-install --under-load one
     echo "$output"
     [ "${lines[-1]}" = "2 passed, 0 failed, 0 skipped" ]
     run own_run --no-install none-of-these
     [ "$status" -eq 1 ]
     [ "${lines[-1]}" = "0 passed, 0 failed, 0 skipped" ]
-    for wrong in --such "--repeat 0" "--slurm /nowhere" "a b c"; do
+    for wrong in --such "--repeat 0" "--shard 3/2" "--slurm /nowhere" "a b c"; do
         # shellcheck disable=SC2086
         run own_run $wrong
         [ "$status" -eq 2 ]

@@ -11,6 +11,7 @@
 #   --ci          of these the sanitizers, and the fuzz targets with their seeds; and trainings on a
 #                 GPU that is the host, other configurations, and make distcheck
 #   --list        which files and tests would run
+#   --shard K/N   each N-th file, from the K-th on: N such runs are a whole one
 #   --repeat N    each file N times
 #   --under-load  with programs beside that use every CPU twice
 #   --keep        leave the installed build, a cluster that is up, and all logs
@@ -27,11 +28,15 @@ usage() {
     sed -n 's/^# \(tests\/run.sh [^:]*\):.*/usage: \1/p; s/^#   /  /p' "${BASH_SOURCE[0]}" >&2
     exit 2
 }
-long='' ci='' list='' repeat=1 under_load='' keep='' no_install='' slurm=''
+long='' ci='' list='' shard=1/1 repeat=1 under_load='' keep='' no_install='' slurm=''
 while [[ ${1-} = -* ]]; do
     case $1 in
     --long | --ci | --list | --under-load | --keep | --no-install)
         name=${1#--} && printf -v "${name//-/_}" yes
+        ;;
+    --shard)
+        [[ ${2-} =~ ^([1-9][0-9]?)/([1-9][0-9]?)$ ]] &&
+            [ "${BASH_REMATCH[1]}" -le "${BASH_REMATCH[2]}" ] && shard=$2 && shift || usage
         ;;
     --repeat) [[ ${2-} =~ ^[1-9][0-9]*$ ]] && repeat=$2 && shift || usage ;;
     --slurm)
@@ -231,7 +236,7 @@ test_files() {
     for file in tests/unit/**/test_*.c tests/*.bats tests/cluster/*.bats; do
         # shellcheck disable=SC2053
         [ ! -e "$file" ] || [[ $file != *$pattern* ]] || printf '%s\n' "$file"
-    done
+    done | awk -v shard="${shard%/*}" -v shards="${shard#*/}" 'NR % shards == shard % shards'
 }
 
 # What this run leaves out of the files of bats: tests after a line "# bats test_tags=TAG", or of a

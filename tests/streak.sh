@@ -9,7 +9,7 @@
 #   one-core  on one CPU: the first that this script may use
 #   tmp       in a clone below /tmp
 #   space     in a path with a space
-#   long      tests/run.sh --long
+#   long      tests/run.sh --long; "long 1/3" is its --shard 1/3, and counts with the other two
 #   repeat    each cluster file ten times
 # A failed run of .ci/run is written down by hand, with the kind "ci": the count starts again too.
 set -u -o pipefail
@@ -23,8 +23,14 @@ tell() {
     local kind left=0
     for kind in "${KINDS[@]}"; do
         awk -F '\t' -v kind="$kind" -v wanted="${WANTED[$kind]}" '
-            $5 !~ / 0 failed/ { count = 0; next }
+            $5 !~ / 0 failed/ { count = 0; split("", shards); next }
             $3 == kind { count++ }
+            index($3, kind " ") == 1 {
+                shards[$3] = 1
+                of = substr($3, index($3, "/") + 1)
+                for (k = 1; k <= of && (kind " " k "/" of) in shards; k++);
+                if (k > of) { count++; split("", shards) }
+            }
             END { printf "%-9s %d of %d\n", kind, count, wanted;
                   exit count < wanted }' "$LEDGER" || left=1
     done
@@ -52,6 +58,7 @@ run_kind() {
     load) stress-ng --quiet --cpu 4 & load=$! ;;
     one-core) words=(taskset -c "$(taskset -cp $$ | sed 's/.*: //; s/[,-].*//')" "${words[@]}") ;;
     long) words+=(--long) ;;
+    long\ *) words+=(--long --shard "${kind#long }") ;;
     repeat) words+=(--repeat 10 tests/cluster/) ;;
     esac
     "${words[@]}" </dev/null >"$clone.log" 2>&1
@@ -65,7 +72,7 @@ run_kind() {
 }
 
 for kind; do
-    [ -n "${WANTED[$kind]-}" ] || {
+    [ -n "${WANTED[$kind]-}" ] || [[ $kind =~ ^long\ [1-9]/[1-9]$ ]] || {
         echo "streak.sh: no such kind as '$kind': give ${KINDS[*]}" >&2; exit 2
     }
 done
