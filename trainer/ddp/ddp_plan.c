@@ -274,19 +274,21 @@ static void cut_rows(struct cutter *cutter, const struct ddp_bucket *buckets, in
 	}
 }
 
-/* Cuts a bucket of rows into segments, at the beginnings of blocks. */
+/* Cuts a bucket of rows into segments, at the beginnings of blocks. `given`: [world] the elements
+ * of the buckets before that went to lower ranks. What a rank got too much there it gets less here,
+ * so that over all buckets no group of ranks sends much more than its share. */
 static void cut_segments(const struct tensor_table *table, const struct ddp_bucket *bucket,
-	int world, size_t *cuts)
+	int world, size_t *given, size_t *cuts)
 {
 	size_t end = bucket->first + bucket->count;
 
 	cuts[0] = bucket->first;
-	for (int rank = 1; rank < world; rank++)
-		cuts[rank] =
-			smaller(larger(nearest_block(table,
-							   bucket->first + bucket->count * (size_t)rank / (size_t)world),
-						cuts[rank - 1]),
-				end);
+	for (int rank = 1; rank < world; rank++) {
+		size_t share = end * (size_t)rank / (size_t)world,
+			   cut = larger(cuts[rank - 1], bucket->first + share - smaller(share, given[rank]));
+		cuts[rank] = smaller(larger(nearest_block(table, cut), cuts[rank - 1]), end);
+		given[rank] += cuts[rank] - bucket->first;
+	}
 	cuts[world] = end;
 }
 
@@ -304,9 +306,10 @@ static struct ddp_bucket mirror(const struct tensor_table *table, const struct d
 size_t *ddp_buckets_align(const struct tensor_table *table, struct ddp_bucket **buckets, int *count,
 	int world)
 {
-	/* Room for the rows' buckets with two more cuts, and as many of the head's before them. */
+	/* Room for the rows' buckets with two more cuts, and as many of the head's before them; and for
+	 * what ranks were given. */
 	size_t room = 2 * ((size_t)*count + 2), stride = (size_t)world + 1,
-		   *cuts = calloc(room * stride, sizeof *cuts);
+		   *cuts = calloc((room + 1) * stride, sizeof *cuts);
 	struct cutter cutter = { .table = table, .buckets = calloc(room, sizeof *cutter.buckets) };
 	int heads = 0;
 
@@ -324,7 +327,7 @@ size_t *ddp_buckets_align(const struct tensor_table *table, struct ddp_bucket **
 	for (int i = heads, head = 0; i < *count; i++) {
 		struct ddp_bucket *bucket = &cutter.buckets[i];
 
-		cut_segments(table, bucket, world, cuts + (size_t)i * stride);
+		cut_segments(table, bucket, world, cuts + room * stride, cuts + (size_t)i * stride);
 		bucket->cuts = cuts + (size_t)i * stride;
 		if (bucket->first < table->split_offset || bucket->first >= split_end(table))
 			continue;

@@ -116,6 +116,21 @@ static size_t most_padding(const struct tensor_table *table)
 	return most;
 }
 
+/* Over all buckets the ranks up to each one have their share of the rows, to a block: so has each
+ * node, whatever its ranks are. */
+static void check_shares(const struct tensor_table *table, const struct ddp_bucket *buckets,
+	int count, int world)
+{
+	for (int rank = 1; rank < world; rank++) {
+		size_t share = table->elements * (size_t)rank / (size_t)world, given = 0;
+		for (int i = 0; i < count; i++)
+			if (ddp_bucket_is_of_rows(table, &buckets[i]))
+				given += buckets[i].cuts[rank] - buckets[i].first;
+		assert_in_range(given + NORM_BLOCK + most_padding(table), share,
+			share + 2 * (NORM_BLOCK + most_padding(table)));
+	}
+}
+
 /* Cut by blocks: buckets and segments tile the arena as before, and no norm's block has two owners.
  */
 static void check_aligned(const struct tensor_table *table, size_t bytes, int world)
@@ -138,6 +153,7 @@ static void check_aligned(const struct tensor_table *table, size_t bytes, int wo
 			assert_true(table->rows[t].offset >= next || buckets[i].layer >= table->rows[t].layer);
 	}
 	assert_int_equal(next, table->elements);
+	check_shares(table, buckets, count, world);
 	free(cuts);
 	free(buckets);
 }
