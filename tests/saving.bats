@@ -206,6 +206,7 @@ large() {
     slow_disk 0.1 "$(service_of $pid)"
     wait $pid
     grep checkpoint: slow.out
+    if grep "second snapshot" slow.out; then false; fi
     # Each save took longer than some of the steps that went on beside it.
     python3 - slow/metrics-0.jsonl <<'END'
 import json, sys
@@ -215,6 +216,12 @@ assert len(saves) == 3
 print(saves)
 assert all(s["flush"] > 0.5 and s["stall"] < 0.1 for s in saves)
 END
+    # A second snapshot is kept once a save meets the one before.
+    REPLACE=exec held train met --ckpt-every 2 --steps 20 >met.out 2>&1 3>&- &
+    pid=$!
+    slow_disk 0.2 "$(service_of $pid)"
+    wait $pid
+    [ "$(grep -c 'still runs: this rank keeps a second snapshot of [0-9.]* MB' met.out)" -eq 1 ]
     REPLACE=exec held train lapped --ckpt-every 2 --ckpt-slots 1 --steps 20 >lapped.out 2>&1 3>&- &
     pid=$!
     slow_disk 0.2 "$(service_of $pid)"
@@ -254,15 +261,23 @@ END
     ! grep -q '"validation_loss": null' unmeasured/step-00000060/manifest.json || false
 }
 
-# tight MEGABYTES: 12.7 MB of weights, and so much memory for the trainer and its service.
-tight() {
-    local group=/sys/fs/cgroup/memory/muster-test-$$ dir=tight$1
+# memory_group MEGABYTES: a group of processes with so much memory, in $group.
+memory_group() {
+    group=/sys/fs/cgroup/memory/muster-test-$$
     mkdir "$group" 2>/dev/null || skip "there is no memory cgroup to make"
     echo "$1M" >"$group/memory.limit_in_bytes"
+}
+
+# The kernel lets the group go a moment after its last process.
+end_group() { wait_for 20 rmdir "$group" 2>/dev/null; }
+
+# tight MEGABYTES: 12.7 MB of weights, and so much memory for the trainer and its service.
+tight() {
+    local group dir=tight$1
+    memory_group "$1"
     run bash -c "$(declare -f train); echo \$\$ >$group/cgroup.procs
         train $dir --width 256 --layers 4 --steps 4 --ckpt-every 1 --keep-last 0"
-    # The kernel lets the group go a moment after its last process.
-    wait_for 20 rmdir "$group" 2>/dev/null
+    end_group
     echo "$output"
     [ "$status" -eq 0 ]
     [ "$(saved_steps "$dir" | wc -l)" -eq 4 ]
@@ -277,4 +292,26 @@ tight() {
         [ "$megabytes" -gt 190 ] || [ "$single" -eq 1 ]
     done
     [ "$single" -eq 0 ]
+}
+
+@test "where the memory for a second snapshot has gone when it is needed, a save waits" {
+    root_traces
+    local group pid used
+    memory_group 1000
+    (echo $BASHPID >"$group/cgroup.procs" &&
+        REPLACE=exec held large gone --ckpt-every 1 --keep-last 0) >gone.out 2>&1 3>&- &
+    pid=$!
+    wait_log gone.out '^step 1/6'
+    # A snapshot takes 151 MB.
+    used=$(awk '$1 == "rss" || $1 == "shmem" { sum += $2 } END { printf "%d", sum }' \
+        "$group/memory.stat")
+    echo $((used + (110 << 20))) >"$group/memory.limit_in_bytes"
+    slow_disk 1 "$(service_of $pid)"
+    wait $pid
+    end_group
+    cat gone.out
+    grep -q 'with room for 2 at once' gone.out
+    if grep 'keeps a second snapshot' gone.out; then false; fi
+    grep -q 'training waited [0-9.]* s for the save before' gone.out
+    [ "$(saved_steps gone | wc -l)" -eq 6 ]
 }

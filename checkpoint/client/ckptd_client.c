@@ -359,13 +359,19 @@ static bool wait_for_change(struct ckptd_client *client, struct deadline deadlin
 		&& !deadline_passed(deadline);
 }
 
+static bool may_fill(const struct ckptd_client *client, int buffer)
+{
+	return ckptd_entries_is_free(&client->entries, buffer)
+		&& (!client->plan.may_fill || client->plan.may_fill(client->plan.arg, buffer));
+}
+
 static int free_buffer(const struct ckptd_client *client, int live)
 {
 	const struct ckptd_entries *entries = &client->entries;
 	bool ready =
 		!ckptd_entries_have_new(entries) && (live < 0 || ckptd_entries_is_free(entries, live));
 	for (int buffer = 0; ready && buffer < client->plan.memory->buffers; buffer++)
-		if (buffer != live && ckptd_entries_is_free(entries, buffer))
+		if (buffer != live && may_fill(client, buffer))
 			return buffer;
 	return -1;
 }

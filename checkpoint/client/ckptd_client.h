@@ -27,8 +27,9 @@ const char *ckptd_client_address(const struct ckptd_client *client);
 /* Pid of the service, or 0 when there is none; for tests and messages. */
 int64_t ckptd_client_service(const struct ckptd_client *client);
 
-/* Returns a buffer that may be filled: neither `live` nor handed over or being written. Waits up to
- * `seconds` for one, for the hand-over of the save before, and for the end of the save of `live`
+/* Returns the first buffer that may be filled: neither `live` nor handed over or being written.
+ * Waits up to `seconds` for one, for the hand-over of the save before, and for the end of the save
+ * of `live`
  * (-1: no buffer is live). -1: there is none. */
 int ckptd_client_buffer(struct ckptd_client *client, int live, double seconds);
 

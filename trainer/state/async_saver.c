@@ -238,6 +238,16 @@ static int snapshots_of(const struct async_saver *saver)
 	return saver->memory->buffers - (saver->snapshot_copy ? 0 : 1);
 }
 
+/* Whether there is memory for a buffer that nobody has touched; where there is none, training waits
+ * for the save before, as it does where there is no such buffer. */
+static bool may_fill(void *arg, int buffer)
+{
+	const struct async_saver *saver = arg;
+	size_t own = layout_own_bytes(&saver->layout) * (size_t)saver->plan.sharers, available;
+	return saver->snapshot_copy || buffer_pool_is_there(&saver->pool, buffer) || saver->plan.buffers
+		|| (available = snapshot_memory_available()) == 0 || own <= available;
+}
+
 static int open_client(struct async_saver *saver, struct err *err)
 {
 	const struct async_saver_plan *plan = &saver->plan;
@@ -266,6 +276,7 @@ static int open_client(struct async_saver *saver, struct err *err)
 		.complete = complete,
 		.ended = take_result,
 		.lost = tell_lost,
+		.may_fill = may_fill,
 		.arg = saver };
 	saver->client = ckptd_client_open(&service, err);
 	return saver->client ? 0 : -1;
@@ -362,6 +373,10 @@ static int give_away(struct async_saver *saver, int64_t step, int buffer)
 	struct err err;
 	if (!saver->snapshot_copy) {
 		int live = buffer_pool_live(&saver->pool);
+		if (!buffer_pool_is_there(&saver->pool, buffer))
+			log_info("checkpoint: the save before step %lld still runs: this rank keeps a second "
+					 "snapshot of %.1f MB from now on",
+				(long long)step, (double)layout_own_bytes(&saver->layout) * 1e-6);
 		buffer_pool_switch(&saver->pool, buffer);
 		return live;
 	}

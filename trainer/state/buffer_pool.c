@@ -68,19 +68,29 @@ static void prefault_own(const struct snapshot_memory *memory, int buffer,
 				(layout->kept[s][i].end - layout->kept[s][i].first) * sizeof(float));
 }
 
+static void make_there(struct buffer_pool *pool, int buffer)
+{
+	for (; pool->there <= buffer; pool->there++)
+		prefault_own(&pool->state->memory, pool->there, pool->layout);
+}
+
 int buffer_pool_start(struct buffer_pool *pool, struct state *state, const struct layout *layout,
 	int sets, struct err *err)
 {
 	struct snapshot_memory *memory = &state->memory;
-	*pool = (struct buffer_pool) { .state = state };
+	*pool = (struct buffer_pool) { .state = state, .layout = layout, .there = 1 };
 	if (snapshot_memory_extend(memory, sets, err) < 0)
 		return -1;
-	for (int buffer = 1; buffer < sets; buffer++) {
+	for (int buffer = 1; buffer < sets; buffer++)
 		if (share_rest(memory, buffer, layout, err) < 0)
 			return -1;
-		prefault_own(memory, buffer, layout);
-	}
+	make_there(pool, 1);
 	return 0;
+}
+
+bool buffer_pool_is_there(const struct buffer_pool *pool, int buffer)
+{
+	return buffer < pool->there;
 }
 
 int buffer_pool_live(const struct buffer_pool *pool)
@@ -93,6 +103,7 @@ int buffer_pool_live(const struct buffer_pool *pool)
 
 void buffer_pool_switch(struct buffer_pool *pool, int buffer)
 {
+	make_there(pool, buffer);
 	pool->state->next = arenas_of(pool, buffer);
 }
 

@@ -83,6 +83,33 @@ static void a_buffer_is_handed_over_once(void **state)
 	ckptd_fixture_end(&fixture);
 }
 
+static bool has_memory;
+
+static bool may_fill(void *arg, int buffer)
+{
+	return buffer == 0 || has_memory;
+}
+
+static void a_buffer_without_memory_is_none(void **state)
+{
+	struct ckptd_fixture fixture;
+	struct err err;
+	ckptd_fixture_make(&fixture, files_path("memory"), 0, 0, 1, NULL);
+	fixture.plan.may_fill = may_fill;
+	ckptd_fixture_open(&fixture);
+	assert_int_equal(ckptd_client_buffer(fixture.client, 0, 0.05), -1);
+	kill((pid_t)ckptd_client_service(fixture.client), SIGSTOP);
+	ckptd_fixture_save(&fixture, 1);
+	assert_int_equal(ckptd_client_buffer(fixture.client, -1, 0.05), -1);
+	has_memory = true;
+	assert_int_equal(ckptd_client_buffer(fixture.client, -1, HANG_SECONDS), 1);
+	has_memory = false;
+	kill((pid_t)ckptd_client_service(fixture.client), SIGCONT);
+	assert_int_equal(ckptd_client_wait(fixture.client, 1, HANG_SECONDS, &err), 0);
+	assert_int_equal(ckptd_client_buffer(fixture.client, -1, HANG_SECONDS), 0);
+	ckptd_fixture_end(&fixture);
+}
+
 static void modes_are_those_of_the_client(void **state)
 {
 	struct ckptd_fixture fixture;
@@ -392,6 +419,7 @@ int main(void)
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(what_is_handed_over_comes_back),
 		cmocka_unit_test(a_buffer_is_handed_over_once),
+		cmocka_unit_test(a_buffer_without_memory_is_none),
 		cmocka_unit_test(modes_are_those_of_the_client),
 		cmocka_unit_test(a_service_inherits_nothing),
 		cmocka_unit_test(a_dead_trainer_loses_nothing_that_it_handed_over),

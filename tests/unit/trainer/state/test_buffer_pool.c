@@ -196,6 +196,31 @@ static void the_rest_is_there_once(void **unused)
 	end(&training);
 }
 
+static void a_third_takes_no_memory_until_it_is_used(void **unused)
+{
+	struct training training;
+	struct buffer_pool pool;
+	struct layout layout;
+	struct err err;
+	begin(&training);
+	assert_int_equal(layout_make(&layout, &training.table, 0, 1, NULL, 0, &err), 0);
+	assert_int_equal(buffer_pool_start(&pool, &training.state, &layout, 3, &err), 0);
+	const int *files = training.state.memory.fd;
+	for (int i = 0; i < 4; i++) {
+		buffer_pool_switch(&pool, !buffer_pool_live(&pool));
+		step(&training, false);
+		assert_true(buffer_pool_is_there(&pool, 1) && !buffer_pool_is_there(&pool, 2));
+		assert_int_equal(resident(files[1]), training.state.memory.bytes);
+		assert_int_equal(resident(files[2]), 0);
+	}
+	buffer_pool_switch(&pool, 2);
+	assert_true(buffer_pool_is_there(&pool, 2));
+	assert_int_equal(resident(files[2]), training.state.memory.bytes);
+	buffer_pool_stop(&pool);
+	layout_clear(&layout);
+	end(&training);
+}
+
 /* With shards: the moments of others are never there, and the own ones are those of a whole state.
  */
 static void moments_of_others_are_not_there(void **unused)
@@ -250,6 +275,7 @@ int main(void)
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(what_was_given_away_stays),
 		cmocka_unit_test(the_rest_is_there_once),
+		cmocka_unit_test(a_third_takes_no_memory_until_it_is_used),
 		cmocka_unit_test(moments_of_others_are_not_there),
 	};
 	return cmocka_run_group_tests(tests, NULL, NULL);
