@@ -4,8 +4,6 @@ Muster's."""
 
 import argparse
 import hashlib
-import os
-import signal
 
 import torch
 from accelerate import Accelerator
@@ -37,7 +35,7 @@ for inputs, targets in run.loader(dataset, global_batch=32, epochs=4):
     scheduler.step()
     optimizer.zero_grad()
     if run.step + 1 == args.notice_at and world.rank == world.world_size - 1:
-        os.kill(os.getpid(), signal.SIGTERM)
+        stand.take_notice()
     run.end_step(loss)
 found = hashlib.sha256()
 for tensor in accelerator.unwrap_model(model).state_dict().values():

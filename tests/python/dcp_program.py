@@ -170,7 +170,7 @@ def attached(world):
         step = run.step + 1
         training.step(step, world.rank)
         if step == args.notice_at and world.rank == world.world_size - 1:
-            os.kill(os.getpid(), signal.SIGTERM)
+            stand.take_notice()
         print(f"rank {world.rank} saves step {step}: {hash_of(training.state())}", flush=True)
         run.end_step()
         if step == args.die_after:
@@ -205,7 +205,7 @@ def main():
     for step in range(begin + 1, args.steps + 1):
         training.step(step, world.rank)
         if step == args.notice_at and world.rank == world.world_size - 1:
-            os.kill(os.getpid(), signal.SIGTERM)
+            stand.take_notice()
         stand.pause(args.pause)
         stops = writer.should_stop()
         if step % args.every == 0 or stops:

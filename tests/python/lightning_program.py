@@ -4,8 +4,6 @@ and validation."""
 
 import argparse
 import hashlib
-import os
-import signal
 
 import lightning
 import torch
@@ -49,7 +47,7 @@ class Model(lightning.LightningModule):
         self.losses[self.trainer.global_step] = float(loss.detach())
         self.log("loss", loss)
         if self.trainer.global_step + 1 == args.notice_at and world.rank == world.world_size - 1:
-            os.kill(os.getpid(), signal.SIGTERM)
+            stand.take_notice()
         return loss
 
     def validation_step(self, batch, number):

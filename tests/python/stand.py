@@ -1,8 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Pauses for the programs of the tests. An attempt that a test is to preempt must not come to its
-end before, however long the test takes: it stands still after ten steps until its notice comes."""
+"""Pauses and notices for the programs of the tests. An attempt that a test is to preempt must not
+come to its end before, however long the test takes: it stands still after ten steps until its
+notice comes."""
 
 import os
+import signal
 import time
 
 import muster.process
@@ -20,3 +22,11 @@ def pause(seconds: float, part: float = 1.0) -> None:
         return
     while _done >= STEPS and not muster.process.notice():
         time.sleep(0.05)
+
+
+def take_notice() -> None:
+    """Slurm's signal, to this process. A thread takes it, and a machine may let that wait for many
+    steps."""
+    os.kill(os.getpid(), signal.SIGTERM)
+    while not muster.process.notice():
+        time.sleep(0.001)

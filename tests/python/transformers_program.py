@@ -4,8 +4,6 @@
 import argparse
 import hashlib
 import json
-import os
-import signal
 
 import torch
 
@@ -28,7 +26,7 @@ class Notice(transformers.TrainerCallback):
     def on_step_end(self, args, state, control, **_):
         stand.pause(arguments.pause)
         if state.global_step == arguments.notice_at and world.rank == world.world_size - 1:
-            os.kill(os.getpid(), signal.SIGTERM)
+            stand.take_notice()
 
 
 class Counter(transformers.TrainerCallback, transformers.trainer_callback.ExportableState):
