@@ -9,13 +9,16 @@ bench_copy_state_LDADD = libcommon.la
 bench_reduce_step_LDADD = $(trainer_LIBS)
 bench_hide_step_LDADD = $(trainer_LIBS)
 EXTRA_DIST += bench/nodes.sh bench/nodes.py
+EXTRA_DIST += bench/start.sh bench/start.py bench/results/start-2026-11-29.txt \
+	bench/results/checkpoint-memory-2026-11-29.txt
 EXTRA_DIST += bench/restart.sh bench/restart.py bench/restart_torch.py \
 	bench/results/restart-2026-11-29.txt
 EXTRA_PROGRAMS += bench/worlds
 bench_worlds_SOURCES = bench/worlds.c bench/layers.h
 bench_worlds_LDADD = $(trainer_LIBS)
 EXTRA_DIST += bench/worlds.sh bench/worlds.py bench/worlds_check.py bench/layers.h \
-	bench/results/worlds-2026-11-29.txt bench/results/nodes-2026-11-29.txt
+	bench/results/worlds-2026-11-29.txt bench/results/worlds-2026-11-29.svg \
+	bench/results/nodes-2026-11-29.txt
 EXTRA_DIST += bench/hiding.sh bench/reduction.sh bench/results/reduction-2026-11-22.txt \
 	bench/results/overlap-2026-11-22.txt bench/results/overlap-2026-11-25.txt \
 	bench/results/reduction-2026-11-25.txt

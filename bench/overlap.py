@@ -82,12 +82,12 @@ class Network:
     def address(node):
         return f"10.77.0.{node + 1}"
 
-    def shape(self, rate):
-        """Every port sends at that many bytes a second."""
+    def shape(self, rate, queue=0):
+        """Every port sends at that many bytes a second, and holds as many as `queue`, or those of
+        QUEUE seconds."""
         for namespace, port in self.ports:
             sh("tc", "-n", namespace, "qdisc", "replace", "dev", port, "root", "tbf", "rate",
-               f"{rate * 8:.0f}bit", "burst",
-               "128kb", "latency", f"{QUEUE * 1e3:.0f}ms")
+               f"{rate * 8:.0f}bit", "burst", "128kb", "limit", f"{queue or QUEUE * rate:.0f}")
 
     def remove(self):
         for node in range(self.nodes):

@@ -54,7 +54,7 @@ def peers(options, nodes):
 
 
 def draw(options, table):
-    kinds = ("canonical", "flat", "ring", "hierarchical")
+    kinds = ("canonical", "canonical without nodes", "a ring of all ranks", "hierarchical")
     data = "\n".join(" ".join(str(value) for value in row) for row in table)
     plots = ", ".join(f"$worlds using 1:{column + 2} with linespoints title '{kind}'"
                       for column, kind in enumerate(kinds))
