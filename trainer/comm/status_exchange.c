@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* One all-gather of every rank's status, from which all derive the same error. */
+/* An all-gather of whether each rank failed, and where one did, another of all statuses, from which
+ * all derive the same error. */
 #include "trainer/comm/status_exchange.h"
 
 #include <stdio.h>
@@ -50,7 +51,8 @@ int status_share(const struct rank_status *words, int size, bool speaks, struct 
 	return ERR_SHARED;
 }
 
-int status_exchange(struct comm *comm, const char *stage, const char *node, int rc, struct err *err)
+static int exchange_words(struct comm *comm, const char *stage, const char *node, int rc,
+	struct err *err)
 {
 	const int size = comm_size(comm);
 	struct slot mine = { .word.status = rc < 0 ? (int)err->status : 0 };
@@ -69,4 +71,20 @@ int status_exchange(struct comm *comm, const char *stage, const char *node, int 
 		words[rank].size = strlen(slots[rank].text);
 	}
 	return status_share(words, size, comm_rank(comm) == 0, err);
+}
+
+/* In a large world the words of all ranks are megabytes on each of them, and rarely said. */
+int status_exchange(struct comm *comm, const char *stage, const char *node, int rc, struct err *err)
+{
+	const size_t size = (size_t)comm_size(comm);
+	const bool mine = rc < 0;
+	AUTO_FREE bool *failed = calloc(size, sizeof *failed);
+	if (!failed)
+		return err_set(err, "%s: out of memory", stage);
+	struct err why;
+	if (comm_wait(comm, comm_allgather(comm, stage, &mine, failed, sizeof mine), &why) < 0) {
+		*err = why;
+		return -1;
+	}
+	return memchr(failed, true, size) ? exchange_words(comm, stage, node, rc, err) : 0;
 }
