@@ -101,9 +101,8 @@ static bool has_reached(const struct comm_tcp_exchange *exchange, bool pieces, s
 /* Whether it can't come to its end: a rank has died, or one that it needs has left. */
 static bool is_broken(const struct comm_tcp *tcp, const struct comm_tcp_exchange *exchange)
 {
-	for (int rank = 0; rank < tcp->size; rank++)
-		if (comm_tcp_is_lost(&tcp->peers[rank]))
-			return true;
+	if (tcp->lost)
+		return true;
 	for (int i = 0; i < exchange->count; i++)
 		if (tcp->peers[exchange->links[i].peer].conn.ended
 			&& !is_done(&exchange->links[i], SIZE_MAX))

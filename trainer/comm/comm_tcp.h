@@ -43,6 +43,7 @@ struct comm_tcp {
 	pthread_cond_t changed;
 	const char *told; /* the first reason heard from a peer that gave up */
 	bool interrupted;
+	bool lost; /* a peer is */
 	struct comm_tcp_goodbye own;
 	struct comm_tcp_exchange *exchanges; /* begun; one that fails stays until close */
 

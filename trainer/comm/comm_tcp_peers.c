@@ -89,6 +89,7 @@ static void write_peer(struct comm_tcp *tcp, int rank)
 	struct comm_conn *conn = &tcp->peers[rank].conn;
 	comm_conn_write(conn);
 	poll_peer(tcp, rank);
+	tcp->lost |= comm_tcp_is_lost(&tcp->peers[rank]);
 	if (conn->moved)
 		pthread_cond_broadcast(&tcp->changed);
 	conn->moved = false;
@@ -383,7 +384,7 @@ static void end_awaited(struct comm_tcp *tcp)
 	for (int rank = 0; rank < tcp->size; rank++)
 		if (is_awaited(tcp, rank)) {
 			comm_conn_end(&tcp->peers[rank].conn, ETIMEDOUT);
-			poll_peer(tcp, rank);
+			write_peer(tcp, rank);
 		}
 }
 
