@@ -43,7 +43,7 @@ struct comm_tcp {
 	pthread_cond_t changed;
 	const char *told; /* the first reason heard from a peer that gave up */
 	bool interrupted;
-	bool lost; /* a peer is */
+	bool lost; /* a peer's connection ended before it had said goodbye */
 	struct comm_tcp_goodbye own;
 	struct comm_tcp_exchange *exchanges; /* begun; one that fails stays until close */
 
@@ -57,9 +57,6 @@ struct comm_tcp {
 
 /* Writes what may go to a peer; where there is no connection yet, the higher rank makes it. */
 void comm_tcp_write(struct comm_tcp *tcp, int rank);
-
-/* Whether its connection ended before it had said goodbye. */
-bool comm_tcp_is_lost(const struct comm_tcp_peer *peer);
 
 /* Adds a peer to a list of names; before the first it puts `intro`. */
 void comm_tcp_name(const struct comm_tcp_peer *peer, const char *intro, char *out, size_t size);

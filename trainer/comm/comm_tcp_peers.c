@@ -31,7 +31,7 @@
 #define WAKE UINT64_MAX
 #define LINKS (UINT64_MAX - 1)
 
-bool comm_tcp_is_lost(const struct comm_tcp_peer *peer)
+static bool is_lost(const struct comm_tcp_peer *peer)
 {
 	return peer->conn.ended && !peer->conn.said;
 }
@@ -54,9 +54,9 @@ void comm_tcp_blame(const struct comm_tcp *tcp, char *out, size_t size)
 	if (tcp->told)
 		return;
 	for (const struct comm_tcp_peer *peer = tcp->peers; peer < tcp->peers + tcp->size; peer++)
-		if (comm_tcp_is_lost(peer) && peer->conn.error && !peer->conn.traffic)
+		if (is_lost(peer) && peer->conn.error && !peer->conn.traffic)
 			refused = peer;
-		else if (comm_tcp_is_lost(peer))
+		else if (is_lost(peer))
 			comm_tcp_name(peer, "", out, size);
 	size_t used = strlen(out);
 	if (used > 0)
@@ -89,7 +89,7 @@ static void write_peer(struct comm_tcp *tcp, int rank)
 	struct comm_conn *conn = &tcp->peers[rank].conn;
 	comm_conn_write(conn);
 	poll_peer(tcp, rank);
-	tcp->lost |= comm_tcp_is_lost(&tcp->peers[rank]);
+	tcp->lost |= is_lost(&tcp->peers[rank]);
 	if (conn->moved)
 		pthread_cond_broadcast(&tcp->changed);
 	conn->moved = false;
