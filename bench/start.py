@@ -193,7 +193,7 @@ def main():
     table = []
     print(f"{options.nodes} nodes, {os.cpu_count()} CPUs; load {os.getloadavg()[0]:.1f}; seconds")
     print(f"{'ranks':>5} " + " ".join(f"{stage:>7}" for stage in STAGES)
-          + "   MB of a rank, with the kernel's and the services'")
+          + "   MB a rank, with the kernel's and services'")
     for ranks in options.sizes:
         bring_up(options, ranks)
         stages, own, held = World(options, ranks).measure()

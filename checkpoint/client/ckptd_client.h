@@ -29,8 +29,7 @@ int64_t ckptd_client_service(const struct ckptd_client *client);
 
 /* Returns the first buffer that may be filled: neither `live` nor handed over or being written.
  * Waits up to `seconds` for one, for the hand-over of the save before, and for the end of the save
- * of `live`
- * (-1: no buffer is live). -1: there is none. */
+ * of `live` (-1: no buffer is live). -1: there is none. */
 int ckptd_client_buffer(struct ckptd_client *client, int live, double seconds);
 
 /* Queues the buffer, which the client's thread completes and hands over. `snapshot` describes what

@@ -243,9 +243,11 @@ static int snapshots_of(const struct async_saver *saver)
 static bool may_fill(void *arg, int buffer)
 {
 	const struct async_saver *saver = arg;
-	size_t own = layout_own_bytes(&saver->layout) * (size_t)saver->plan.sharers, available;
-	return saver->snapshot_copy || buffer_pool_is_there(&saver->pool, buffer) || saver->plan.buffers
-		|| (available = snapshot_memory_available()) == 0 || own <= available;
+	if (saver->snapshot_copy || saver->plan.buffers || buffer_pool_is_there(&saver->pool, buffer))
+		return true;
+	size_t available = snapshot_memory_available();
+	return !available
+		|| layout_own_bytes(&saver->layout) * (size_t)saver->plan.sharers <= available;
 }
 
 static int open_client(struct async_saver *saver, struct err *err)
