@@ -4,6 +4,8 @@ import argparse
 import os
 import subprocess
 
+import figure
+
 GRADIENTS = 124439808 * 4   # bytes, of GPT-2 124M
 AIM_BYTES = 1.05            # between nodes, of a hierarchical all-reduce's
 SLOTS = 4096
@@ -101,8 +103,8 @@ def main():
     nodes //= 2
     if nodes > 1:
         ratio = last["far_bytes"] / peers(options, nodes)["hierarchical"][1]
-        print(f"bench: worlds-{nodes}x{options.ranks}-bytes {ratio:.3f} x a hierarchical "
-              f"all-reduce's, aim <= {AIM_BYTES}: {'met' if ratio <= AIM_BYTES else 'missed'}")
+        figure.tell(f"worlds-{nodes}x{options.ranks}-bytes", ratio,
+                    "x a hierarchical all-reduce's", at_most=AIM_BYTES)
     if options.svg:
         draw(options, table)
 
