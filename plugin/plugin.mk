@@ -23,6 +23,7 @@ libplugin_la_SOURCES = $(launch_checks) checks/site.c checks/site.h checks/site_
 	plugin/job_folder.c plugin/job_folder.h \
 	slurm/later.h \
 	plugin/job_service.c plugin/job_service.h \
+	plugin/left_stepd.c plugin/left_stepd.h \
 	plugin/preflight.c plugin/preflight.h \
 	plugin/rank_env.c plugin/rank_env.h \
 	plugin/spank_alloc.c plugin/spank_contexts.h \

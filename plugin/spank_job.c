@@ -34,6 +34,7 @@
 #include "common/run_as_user.h"
 #include "plugin/job_folder.h"
 #include "plugin/job_service.h"
+#include "plugin/left_stepd.h"
 #include "plugin/spank_args.h"
 #include "plugin/spank_contexts.h"
 #include "plugin/spank_slurmd.h"
@@ -42,6 +43,7 @@
 
 #define ENDING_SECONDS 600 /* beyond drain=, for a job to end on all its nodes */
 #define START_SECONDS 4.0
+#define LEFT_SECONDS 1.0
 #define SOCKET_PREFIX "stepd.slurm." /* before the name of the server's folder */
 
 /* The value of %n or %h on this node. "*" if it is unknown, since only dead sockets are removed.
@@ -269,7 +271,7 @@ static void ask_at_last(const struct job_service *plan, const char *requeue, str
 			plan->job, (int)pid, (unsigned)plan->uid);
 }
 
-int spank_job_epilog(spank_t spank, int argc, char **argv)
+static int end_job(spank_t spank, int argc, char **argv)
 {
 	struct spank_args args;
 	struct job_service plan;
@@ -285,6 +287,18 @@ int spank_job_epilog(spank_t spank, int argc, char **argv)
 	if (asks)
 		ask_at_last(&plan, args.requeue, &wish);
 	return 0;
+}
+
+int spank_job_epilog(spank_t spank, int argc, char **argv)
+{
+	uint32_t job = 0;
+	int left = spank_get_item(spank, S_JOB_ID, &job) == ESPANK_SUCCESS
+		? left_stepd_end(job, LEFT_SECONDS)
+		: 0;
+	if (left > 0)
+		slurm_info("muster: job %u: ended %d of its slurmstepds, which slurmd takes for ended",
+			(unsigned)job, left);
+	return end_job(spank, argc, argv);
 }
 
 /* ---- PrologFlags=RunInJob ---- */
@@ -323,7 +337,7 @@ int spank_job_extern_exit(spank_t spank, int argc, char **argv)
 {
 	call_slurmstepd("auth_setuid_lock");
 	if (stands_in(spank, argc, argv))
-		spank_job_epilog(spank, argc, argv);
+		end_job(spank, argc, argv);
 	call_slurmstepd("auth_setuid_unlock");
 	return 0;
 }

@@ -184,12 +184,16 @@ END
 @test "the slurmstepd of a node is killed: no step is lost, and the job comes back" {
     start dead-stepd -N4 -- --ckpt-every 100000 --log-level info
     node=${nodes[2]}
-    pid=$(pgrep -f "^slurmstepd: \[$job\.0\]" | while read -r pid; do
+    all=$(cluster_pids -f "^slurmstepd: \[$job\.")
+    pid=$(cluster_pids -f "^slurmstepd: \[$job\.0\]" | while read -r pid; do
         ! grep -q "muster-cluster:[^ ]*:$node " "/proc/$pid/mountinfo" || echo "$pid"
     done)
     echo "the slurmstepd of $node, $pid, dies at step $(train_step dead-stepd)"
     kill -9 "$pid"
     kill -CONT "$rank0"
+    job_wait_attempt "$job" 1 150
+    # One that ends later would end the step of the same number in this attempt.
+    for pid in $all; do ! kill -0 "$pid" 2>/dev/null || { ps -fp "$pid" && false; }; done
     job_wait "$job" 150 COMPLETED
     cat "$JOBS/dead-stepd.log"
     [ "$(job_restarts "$job")" -eq 1 ]

@@ -1,0 +1,90 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "plugin/left_stepd.h"
+
+#include <dirent.h>
+#include <fcntl.h>
+#include <glob.h>
+#include <limits.h>
+#include <stdbool.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "common/auto.h"
+#include "common/number.h"
+#include "common/process.h"
+
+/* Reads the beginning of a file of /proc; "" if it can't be read. */
+static bool read_start(const char *path, char *text, size_t size)
+{
+	AUTO_CLOSE int fd = open(path, O_RDONLY | O_CLOEXEC);
+	ssize_t length = fd < 0 ? -1 : read(fd, text, size - 1);
+	text[length > 0 ? length : 0] = '\0';
+	return length >= 0;
+}
+
+/* Whether the process has the same executable, or mount namespace, as this one. */
+static bool shares(pid_t pid, const char *what)
+{
+	char path[60], own[60];
+	struct stat there, here;
+	snprintf(path, sizeof path, "/proc/%d/%s", (int)pid, what);
+	snprintf(own, sizeof own, "/proc/self/%s", what);
+	return stat(path, &there) == 0 && stat(own, &here) == 0 && there.st_dev == here.st_dev
+		&& there.st_ino == here.st_ino;
+}
+
+/* A slurmstepd calls itself "slurmstepd: [JOB.STEP]". */
+static bool is_of_job(pid_t pid, uint32_t job)
+{
+	char path[60], title[80], wanted[40];
+	snprintf(path, sizeof path, "/proc/%d/cmdline", (int)pid);
+	snprintf(wanted, sizeof wanted, "slurmstepd: [%u.", (unsigned)job);
+	return pid != getpid() && read_start(path, title, sizeof title)
+		&& strncmp(title, wanted, strlen(wanted)) == 0 && shares(pid, "exe")
+		&& shares(pid, "ns/mnt");
+}
+
+static pid_t parent_of(pid_t pid)
+{
+	char path[60], text[200];
+	int parent;
+	snprintf(path, sizeof path, "/proc/%d/stat", (int)pid);
+	if (!read_start(path, text, sizeof text))
+		return 0;
+	const char *rest = strrchr(text, ')'); /* its name may have spaces and parentheses */
+	return rest && sscanf(rest + 1, " %*c %d", &parent) == 1 ? parent : 0;
+}
+
+/* True also where the kernel does not tell. */
+static bool has_child(pid_t pid)
+{
+	char pattern[60], pids[20];
+	glob_t found = { 0 };
+	snprintf(pattern, sizeof pattern, "/proc/%d/task/*/children", (int)pid);
+	bool child = glob(pattern, GLOB_NOSORT, NULL, &found) != 0;
+	for (size_t i = 0; !child && i < found.gl_pathc; i++)
+		child = !read_start(found.gl_pathv[i], pids, sizeof pids) || pids[0];
+	globfree(&found);
+	return child;
+}
+
+int left_stepd_end(uint32_t job, double seconds)
+{
+	int ended = 0;
+	int64_t pid;
+	struct process process;
+	struct dirent *entry;
+	DIR *all = opendir("/proc");
+	while (all && (entry = readdir(all)))
+		if (number_whole(entry->d_name, 1, INT_MAX, &pid) && process_find((pid_t)pid, &process)
+			&& is_of_job((pid_t)pid, job) && !is_of_job(parent_of((pid_t)pid), job)
+			&& !process_wait(&process, seconds) && !has_child((pid_t)pid)) {
+			process_kill(&process);
+			ended++;
+		}
+	if (all)
+		closedir(all);
+	return ended;
+}
