@@ -380,6 +380,27 @@ no_node_completes() { [ -z "$(cluster run sinfo -h -t completing -o %n)" ]; }
     [ "$status" -ne 0 ]
 }
 
+# As one is left whose PMIx server still asks a lost node: it has no task, and no socket any more,
+# so slurmd takes its step for ended. These two wait for slurmd to tell them what to do.
+@test "a slurmstepd that is left goes with its job, and no other job's does" {
+    id=$(job --hold -N1 -n1 -w n2 true)
+    local job pids=()
+    mkfifo "$JOBS/words"
+    for job in "$id" "9$id"; do
+        cluster run --user root --node n2 \
+            bash -c "exec -a 'slurmstepd: [$job.0]' slurmstepd <>'$JOBS/words'" 3>&- &
+        wait_for 20 is_left "$job"
+        pids+=("$pid")
+    done
+    cluster run scontrol release "$id"
+    job_wait "$id" 60 COMPLETED
+    wait_for 20 grep "job $id: ended 1 of its slurmstepds" "$(cluster status dir)/log/slurmd-n2.log"
+    ! kill -0 "${pids[0]}" || false
+    kill "${pids[1]}"
+}
+
+is_left() { pid=$(cluster_pids -f "^slurmstepd: \[$1\.0\]") && [ -n "$pid" ]; }
+
 @test "a node that loses power brings the job back" {
     id=$(job -N2 -n2 -w n3,n4 '[ $MUSTER_ATTEMPT != 0 ] || exec sleep 1000')
     job_wait "$id" 30 RUNNING
