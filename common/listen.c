@@ -5,12 +5,16 @@
 #include "common/listen.h"
 
 #include <netinet/in.h>
+#include <netinet/tcp.h>
 #include <stdbool.h>
 #include <sys/socket.h>
 #include <unistd.h>
 
 #include "common/auto.h"
 #include "common/descriptors.h"
+
+#define PROBE_SECONDS 10
+#define PROBES 120
 
 static int bind_any(int fd, bool six, int port)
 {
@@ -49,4 +53,14 @@ int socket_any(int type, int port, int *got)
 int listen_any(int port, int *got)
 {
 	return socket_any(SOCK_STREAM, port, got);
+}
+
+void socket_between_ranks(int fd)
+{
+	const int on = 1, seconds = PROBE_SECONDS, probes = PROBES;
+	setsockopt(fd, IPPROTO_TCP, TCP_NODELAY, &on, sizeof on);
+	setsockopt(fd, SOL_SOCKET, SO_KEEPALIVE, &on, sizeof on);
+	setsockopt(fd, IPPROTO_TCP, TCP_KEEPIDLE, &seconds, sizeof seconds);
+	setsockopt(fd, IPPROTO_TCP, TCP_KEEPINTVL, &seconds, sizeof seconds);
+	setsockopt(fd, IPPROTO_TCP, TCP_KEEPCNT, &probes, sizeof probes);
 }

@@ -5,8 +5,6 @@
 
 #include <errno.h>
 #include <netdb.h>
-#include <netinet/in.h>
-#include <netinet/tcp.h>
 #include <poll.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -16,6 +14,7 @@
 
 #include "common/clock.h"
 #include "common/descriptors.h"
+#include "common/listen.h"
 #include "common/node_address.h"
 #include "launch/bootstrap_private.h"
 
@@ -34,7 +33,7 @@ void bootstrap_close_link(struct bootstrap *bootstrap, struct link *link)
 
 bool bootstrap_open_link(struct bootstrap *bootstrap, struct link *link, int fd)
 {
-	setsockopt(fd, IPPROTO_TCP, TCP_NODELAY, &(int) { 1 }, sizeof(int));
+	socket_between_ranks(fd);
 	*link = (struct link) { .fd = fd,
 		.rank = -1,
 		.age = bootstrap->links_seen++,

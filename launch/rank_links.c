@@ -8,7 +8,6 @@
 #include <arpa/inet.h>
 #include <errno.h>
 #include <netinet/in.h>
-#include <netinet/tcp.h>
 #include <stdbool.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -21,6 +20,7 @@
 #include "common/bytes.h"
 #include "common/descriptors.h"
 #include "common/hash.h"
+#include "common/listen.h"
 #include "common/siphash.h"
 #include "launch/rank_address.h"
 #include "launch/run_key.h"
@@ -172,12 +172,6 @@ static int read_hello(const struct rank_links *links, const unsigned char hello[
 	return memcmp(hello, wanted, sizeof wanted) == 0 ? (int)from : -1;
 }
 
-/* A small frame must not wait until the one before it is acknowledged. */
-static void set_no_delay(int fd)
-{
-	setsockopt(fd, IPPROTO_TCP, TCP_NODELAY, &(int) { 1 }, sizeof(int));
-}
-
 int rank_links_connect(const struct rank_links *links, int peer,
 	unsigned char hello[RANK_LINKS_HELLO])
 {
@@ -186,7 +180,7 @@ int rank_links_connect(const struct rank_links *links, int peer,
 		descriptors_own(socket(at->any.sa_family, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0));
 	if (fd < 0)
 		return -1;
-	set_no_delay(fd);
+	socket_between_ranks(fd);
 	if (connect(fd, &at->any, address_size(at)) < 0 && errno != EINPROGRESS) {
 		int error = errno;
 		close(fd);
@@ -248,7 +242,7 @@ static int take_stranger(struct rank_links *links, int *peer)
 			&& poll_for(links, EPOLL_CTL_MOD, links->acceptor.fd, 0, LISTENER) == 0;
 		return -1;
 	}
-	set_no_delay(fd);
+	socket_between_ranks(fd);
 	struct stranger *stranger = place_for_stranger(links);
 	*stranger = (struct stranger) { .fd = fd, .age = links->strangers_seen++ };
 	fd = hear(links, stranger, peer);

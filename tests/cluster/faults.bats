@@ -83,6 +83,20 @@ cut_off() {
 }
 went_on_or_ended() { train_attempt_has "$1" 1 5 || [ "$(job_state "$job")" = FAILED ]; }
 
+# Nothing that its ranks still had to say has come, and a slurmd is there that knows no step: the
+# others learn of it by their connections.
+@test "a node loses power, and is back before Slurm misses it" {
+    start short-power -N4 -- --ckpt-every 20 --collective-timeout 86400
+    node=${nodes[2]}
+    go_on
+    cluster kill-node "$node"
+    cluster start-node "$node"
+    job_wait "$job" 150 COMPLETED
+    cat "$JOBS/short-power.log"
+    [ "$(job_restarts "$job")" -eq 1 ]
+    train_equals_reference short-power
+}
+
 @test "a node is cut off and heals after the next attempt has begun" {
     unless_lost_gpus cut_off cut-node
     cat "$JOBS/$name.log"

@@ -91,6 +91,14 @@ static int await_peer(struct rank_links *links, double seconds, int *peer)
 	return await_end(links, seconds, peer, -1);
 }
 
+/* Whether the kernel asks the other end when that one is silent. */
+static bool asks(int fd)
+{
+	int on = 0;
+	socklen_t size = sizeof on;
+	return getsockopt(fd, SOL_SOCKET, SO_KEEPALIVE, &on, &size) == 0 && on;
+}
+
 /* Connects a rank with a lower one: the descriptors of both ends. */
 static void join(struct world *world, int from, int to, int ends[2])
 {
@@ -108,6 +116,7 @@ static void join(struct world *world, int from, int to, int ends[2])
 	partial_io_here = false;
 	ends[1] = await_peer(world->ranks[to], HANG_SECONDS, &peer);
 	assert_int_equal(peer, from);
+	assert_true(asks(ends[0]) && asks(ends[1]));
 }
 
 static void await_bytes(int fd)
