@@ -168,9 +168,9 @@ END
     not grep -vE '^(0 /dev/null|[12] pipe:.*|10 .*/probe)$' "$JOBS/seen.fd"
 
     # Nor can another process of the user's take a helper over.
-    as 1 n1 "$MUSTER_PREFIX/libexec/muster-requeue" --settle=3 --deadline=4242 1 0 >/dev/null 2>&1 \
-        3>&- &
-    helper() { cluster_pids -f '^[^ ]*muster-requeue --settle=3 --deadline=4242' | grep .; }
+    as 1 n1 "$MUSTER_PREFIX/libexec/muster-requeue" --settle=60 --deadline=4242 1 0 \
+        >/dev/null 2>&1 3>&- &
+    helper() { cluster_pids -f '^[^ ]*muster-requeue --settle=60 --deadline=4242' | grep .; }
     wait_for 10 helper
     pid=$(helper)
     run as 1 n1 ls "/proc/$pid/fd"
