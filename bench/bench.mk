@@ -1,7 +1,8 @@
 # bench/: side-by-side measurements against peers. The scripts that need these programs build them.
 EXTRA_PROGRAMS += bench/read_rate
 bench_read_rate_LDADD = libcommon.la
-EXTRA_DIST += bench/generate.sh bench/generate.py bench/results/generate-2026-11-27.txt \
+EXTRA_DIST += bench/figure.py bench/generate.sh bench/generate.py \
+	bench/results/generate-2026-11-27.txt \
 	bench/tokenize.sh bench/tokenize_text.py bench/results/tokenize-2026-11-27.txt
 EXTRA_PROGRAMS += bench/copy_state bench/train_step bench/reduce_step bench/hide_step \
 	bench/launch_start bench/launch_ours

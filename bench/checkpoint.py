@@ -23,6 +23,7 @@ import sys
 
 import checkpoint_disk
 import checkpoint_muster
+import figure
 from checkpoint_memory import Watch, children
 
 SHAPE = (20, 768, 12, 256, 50257)  # layers, width, heads, context, vocabulary
@@ -181,38 +182,30 @@ def report_run(name, result, numbers, copy):
     sys.stdout.flush()
 
 
-def verdict(name, value, unit, aim, holds):
-    print(f"bench: checkpoint-{name} {value:.3f} {unit}, aim {aim}: {'met' if holds else 'missed'}",
-          flush=True)
-
-
-def at_most(name, value, aim, unit):
-    verdict(name, value, unit, f"<= {aim}", value <= aim)
-
-
-def at_least(name, value, aim, unit):
-    verdict(name, value, unit, f">= {aim}", value >= aim)
-
-
 def judge(numbers, results, copy, disk):
     ours = numbers.get("ours")
     if not ours:
         return
-    at_most("stall-memcpy", ours["stall"] / copy, 0.25, "x one memcpy by one thread")
+    figure.tell("checkpoint-stall-memcpy", ours["stall"] / copy, "x one memcpy by one thread",
+                at_most=0.25)
     if "save" in numbers:
         fastest = min((numbers[name]["stall"], name) for name in TORCH["torch"])
-        at_most("stall-torch-save", ours["stall"] / fastest[0], 0.05, f"x {TITLES[fastest[1]]}")
+        figure.tell("checkpoint-stall-torch-save", ours["stall"] / fastest[0],
+                    f"x {TITLES[fastest[1]]}", at_most=0.05)
     if "thread" in numbers:
         fastest = min((numbers[name]["stall"], name) for name in TORCH["dcp"])
-        at_most("stall-dcp", ours["stall"] / fastest[0], 0.5, f"x {TITLES[fastest[1]]}")
+        figure.tell("checkpoint-stall-dcp", ours["stall"] / fastest[0], f"x {TITLES[fastest[1]]}",
+                    at_most=0.5)
     if not disk:
         return
     write, read = max(disk["write"].values()), max(disk["read"].values())
-    at_least("write-training", ours["write"] / write, 0.9, "x fio's write, while training")
-    at_least("write-stopped", rate(results["ours"]["stopped"]) / write, 0.9,
-             "x fio's write, training stopped")
-    at_least("verify", rate(results["ours"]["loads"]) / read, 0.9, "x fio's read")
-    at_least("resume", rate(results["ours"]["resumes"]) / read, 0.9, "x fio's read")
+    stopped, loads, resumes = (rate(results["ours"][what])
+                               for what in ("stopped", "loads", "resumes"))
+    for name, ratio, unit in (
+            ("write-training", ours["write"] / write, "x fio's write, while training"),
+            ("write-stopped", stopped / write, "x fio's write, training stopped"),
+            ("verify", loads / read, "x fio's read"), ("resume", resumes / read, "x fio's read")):
+        figure.tell(f"checkpoint-{name}", ratio, unit, at_least=0.9)
 
 
 def judge_package(numbers, copy):
@@ -223,8 +216,10 @@ def judge_package(numbers, copy):
         there = [(numbers[peer]["stall"], peer) for peer in peers if peer in numbers]
         if there:
             fastest, peer = min(there)
-            at_most(f"package-stall-{name}", stall / fastest, aim, f"x {TITLES[peer]}")
-    at_most("package-stall-memcpy", stall / copy, 1.1, "x one memcpy by one thread")
+            figure.tell(f"checkpoint-package-stall-{name}", stall / fastest, f"x {TITLES[peer]}",
+                        at_most=aim)
+    figure.tell("checkpoint-package-stall-memcpy", stall / copy, "x one memcpy by one thread",
+                at_most=1.1)
 
 
 def report_disk(disk):

@@ -18,6 +18,7 @@ import subprocess
 import sys
 import time
 
+import figure
 from train_gpu import MODELS
 from train_gpu_runs import Contestant, Failed
 
@@ -35,19 +36,6 @@ COPIED = re.compile(r"the state after step (\d+) is copied: the device took ([\d
 
 def parameters(layers, width, _, context, vocabulary):
     return (vocabulary + context) * width + layers * (12 * width * width + 13 * width) + 2 * width
-
-
-def verdict(name, value, unit, aim=None, holds=None):
-    judged = f", aim {aim}: {'met' if holds else 'missed'}" if aim else ""
-    print(f"bench: checkpoint-gpu-{name} {value:.4g} {unit}{judged}", flush=True)
-
-
-def at_most(name, value, unit, aim):
-    verdict(name, value, unit, f"<= {aim}", value <= aim)
-
-
-def at_least(name, value, unit, aim):
-    verdict(name, value, unit, f">= {aim}", value >= aim)
 
 
 def write_tokens(path, count):
@@ -170,20 +158,21 @@ class Bench:
               f"stall {ours['stall']:.4f} s (at most {ours['most']:.4f}), "
               f"the two steps after a save {ours['longer']:.4f} s longer, durable after "
               f"{ours['flush']:.2f} s", flush=True)
-        at_most(f"{name}-stall", ours["stall"] / ours["step"], "of a step", 0.05)
-        at_most(f"{name}-longer", ours["longer"] / ours["step"], "of a step", 0.05)
+        title = f"checkpoint-gpu-{name}"
+        for what in ("stall", "longer"):
+            figure.tell(f"{title}-{what}", ours[what] / ours["step"], "of a step", at_most=0.05)
         if ours["rate"]:
-            verdict(f"{name}-copy", ours["rate"] / 1e9, "GB/s out of the GPU")
+            figure.tell(f"{title}-copy", ours["rate"] / 1e9, "GB/s out of the GPU")
         peer = None if self.options.no_torch else self.torch(name)
         if not peer:
             return True
         print(f"  PyTorch {peer['version']}: torch.save {peer['save']:.3f} s, a pinned copy "
               f"{peer['pinned'] / 1e9:.1f} GB/s")
         if ours["rate"]:
-            at_least(f"{name}-copy-rate", ours["rate"] / peer["pinned"], "x the card's pinned copy",
-                     0.9)
-        at_most(f"{name}-torch-save", max(ours["stall"], ours["longer"]) / peer["save"],
-                "x torch.save", 0.05)
+            figure.tell(f"{title}-copy-rate", ours["rate"] / peer["pinned"],
+                        "x the card's pinned copy", at_least=0.9)
+        figure.tell(f"{title}-torch-save", max(ours["stall"], ours["longer"]) / peer["save"],
+                    "x torch.save", at_most=0.05)
         return True
 
 

@@ -13,6 +13,8 @@ import statistics
 import subprocess
 import time
 
+import figure
+
 
 def arguments():
     parser = argparse.ArgumentParser()
@@ -75,10 +77,6 @@ def read_rate(build, threads):
     return float(run.stdout.split()[0])
 
 
-def figure(name, value, aim):
-    print(f"bench: {name} {value:.3f} times, aim >= {aim}: {'met' if value >= aim else 'missed'}")
-
-
 def main():
     options = arguments()
     folder = model_folder(options.cache)
@@ -100,7 +98,7 @@ def main():
         figures += [(f"generate-{dtype}-of-memory-rate", used, 0.7),
                     (f"generate-{dtype}-of-transformers", faster, 1.3)]
     for one in figures:
-        figure(*one)
+        figure.tell(*one[:2], "times", at_least=one[2])
 
 
 main()

@@ -15,6 +15,8 @@ import subprocess
 import sys
 import tempfile
 
+import figure
+
 HERE = os.path.dirname(os.path.abspath(__file__))
 CLUSTER = os.path.join(HERE, "..", "tests", "cluster", "cluster")
 PARTS = ("small", "torch", "scale", "latency", "starts")
@@ -128,12 +130,6 @@ def torchrun(programs_of):
             os.path.join(HERE, "launch_torch.py")]
 
 
-def verdict(name, value, unit, aim, holds):
-    shown = value if isinstance(value, int) else f"{value:.2f}"
-    print(f"bench: launch-{name} {shown} {unit}, aim {aim}: {'met' if holds else 'missed'}",
-          flush=True)
-
-
 def measure_small(options, parts):
     named = programs(options.build)
     ours = Contestant("muster, identity to mesh", NODES, RANKS, named["mesh"])
@@ -159,14 +155,14 @@ def measure_small(options, parts):
     print(f"  load {os.getloadavg()[0]:.1f}", flush=True)
     if fence.runs:
         ratio = ours.median("exec") / fence.median("exec")
-        verdict("fence", ratio, "x the bare PMIx fence", f"<= {AIM_FENCE}", ratio <= AIM_FENCE)
+        figure.tell("launch-fence", ratio, "x the bare PMIx fence", at_most=AIM_FENCE)
         least = min(ours.between("exec")) / min(fence.between("exec"))
         print(f"  the fastest run of each: {least:.2f}; without the connections: "
               f"{meet.median('exec') / fence.median('exec'):.2f}; "
               f"without the plugin: {plain.median('exec') / fence.median('exec'):.2f}")
     if peer.runs:
-        ratio = peer.median("exec") / ours.median("exec")
-        verdict("torchrun", ratio, "x faster than torchrun", f">= {AIM_TORCH}", ratio >= AIM_TORCH)
+        figure.tell("launch-torchrun", peer.median("exec") / ours.median("exec"),
+                    "x faster than torchrun", at_least=AIM_TORCH)
         print("  than its workers alone, from their exec: "
               f"{peer.median('worker') / ours.median('exec'):.1f}; "
               "than init_process_group alone, "
@@ -223,8 +219,8 @@ def measure_latency(options):
                   f"at {latency / 1000} ms: "
                   f"{trips:.1f} round trips")
         if name in AIM_TRIPS:
-            verdict(f"round-trips-{name}", trips, "round trips", f"<= {AIM_TRIPS[name]}",
-                    trips <= AIM_TRIPS[name])
+            figure.tell(f"launch-round-trips-{name}", trips, "round trips",
+                        at_most=AIM_TRIPS[name])
 
 
 def measure_starts(options):
@@ -249,7 +245,7 @@ def measure_starts(options):
     network.report()
     for name, one in (("late", preloaded), ("network", network)):
         count = len(one.runs) + one.hung  # a start that failed is counted as one that hung
-        verdict(f"starts-{name}", len(one.runs), f"of {count} starts", f"= {count}", one.hung == 0)
+        figure.tell(f"launch-starts-{name}", len(one.runs), f"of {count} starts", at_least=count)
         print(f"  {one.median('exec') / plain.median('exec'):.2f} x the median over the links as "
               "they are")
 

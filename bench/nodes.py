@@ -6,6 +6,7 @@ import subprocess
 import sys
 import tempfile
 
+import figure
 from overlap import Network, sh
 
 AIM_FLAT, AIM_BOUND = 0.6, 1.1
@@ -65,12 +66,10 @@ def main():
         print(f"  {kind:10} fastest {fastest:.2f}, median {median:.2f} s a step; a node sends "
               f"{sent / 1e6:.1f} MB")
     median = {kind: figures[1] for kind, figures in found.items()}
-    gain, over = median["canonical"] / median["flat"], median["canonical"] / bound
-    print(f"bench: nodes-time {gain:.2f} x without nodes, aim <= {AIM_FLAT}: "
-          f"{'met' if gain <= AIM_FLAT else 'missed'}")
-    print(f"bench: nodes-bound {over:.2f} x the bound, aim <= {AIM_BOUND}: "
-          f"{'met' if over <= AIM_BOUND else 'missed'}")
-    print(f"bench: nodes-native {median['canonical'] / median['native']:.2f} x native's ring")
+    ours = median["canonical"]
+    figure.tell("nodes-time", ours / median["flat"], "x without nodes", at_most=AIM_FLAT)
+    figure.tell("nodes-bound", ours / bound, "x the bound", at_most=AIM_BOUND)
+    figure.tell("nodes-native", ours / median["native"], "x native's ring")
 
 
 if __name__ == "__main__":

@@ -23,6 +23,7 @@ import tempfile
 import threading
 import time
 
+import figure
 from overlap_trace import Bound, Trace
 
 HERE = os.path.dirname(os.path.abspath(__file__))
@@ -234,11 +235,6 @@ class Torch:
             process.wait(60)
 
 
-def verdict(name, value, unit, aim=None, holds=True):
-    judged = f", aim {aim}: {'met' if holds else 'missed'}" if aim else ""
-    print(f"bench: overlap-{name} {value:.3g} {unit}{judged}", flush=True)
-
-
 def milliseconds(*values):
     return " + ".join(f"{value * 1e3:.0f}" for value in values)
 
@@ -288,9 +284,8 @@ class Setting:
         print(f"  step {milliseconds(self.step)} ms, median of {count}; bound "
               f"{milliseconds(bound.step)} ms; exposed "
               f"{milliseconds(self.step - self.without)} ms")
-        ratio = self.step / bound.step
-        verdict(f"{name}-bound", ratio, "x the bound", judged and f"<= {AIM_BOUND}",
-                ratio <= AIM_BOUND)
+        figure.tell(f"overlap-{name}-bound", self.step / bound.step, "x the bound",
+                    at_most=AIM_BOUND if judged else None)
 
     def least(self, share, next_step):
         """What any schedule of that share of the bytes exposes: they travel from when the first
@@ -324,9 +319,9 @@ class Setting:
         unit = (f"x the exposed communication of PyTorch's {PEERS[peer]} "
                 f"(any schedule: >= {least:.2g})")
         if exposed > MUCH * theirs:
-            verdict(name, ratio, unit, f"<= {AIM_EXPOSED}", ratio <= AIM_EXPOSED)
+            figure.tell(f"overlap-{name}", ratio, unit, at_most=AIM_EXPOSED)
         else:
-            verdict(name, ratio, f"{unit}, no quarter of its step")
+            figure.tell(f"overlap-{name}", ratio, f"{unit}, no quarter of its step")
 
     def report_torch(self, name):
         computing = statistics.median(self.peer["alone"])
@@ -338,9 +333,8 @@ class Setting:
                   f"{(theirs - computing) / theirs:.2f} of a step")
         for suffix, peer, step in (("", "ddp", self.step), ("-bf16", "bf16", self.advised["bf16"])):
             theirs = statistics.median(self.peer[peer])
-            verdict(f"{name}-torch{suffix}", theirs /
-                    step, f"x faster than PyTorch's {PEERS[peer]}", f">= {AIM_TORCH}",
-                    theirs >= AIM_TORCH * step)
+            figure.tell(f"overlap-{name}-torch{suffix}", theirs / step,
+                        f"x faster than PyTorch's {PEERS[peer]}", at_least=AIM_TORCH)
         self.report_ours()
         for suffix, word, peer in (("", None, "ddp"), ("-zero", "zero", "ddp"),
                                    ("-bf16", "bf16", "ddp"),
@@ -398,7 +392,7 @@ def measure_trace(bench):
     with_trace, without = statistics.median(seconds[True]), statistics.median(seconds[False])
     print(f"\n--trace: step {with_trace * 1e3:.1f} ms with, {without * 1e3:.1f} ms without, on "
           "links of no set rate")
-    verdict("trace-cost", 100 * (with_trace / without - 1), "% of a step")
+    figure.tell("overlap-trace-cost", 100 * (with_trace / without - 1), "% of a step")
     bench.network.remove()
 
 
@@ -418,8 +412,8 @@ def measure_four(bench):
     print(f"  CPU of all ranks: {milliseconds(cpu['real'])} ms a step, {milliseconds(cpu['none'])} "
           "without exchange, "
           f"{milliseconds(cpu['replay'])} for the exchanges alone")
-    verdict("4-nodes-cpu", cpu["real"] - cpu["none"],
-            "CPU seconds a step for communication, all ranks")
+    figure.tell("overlap-4-nodes-cpu", cpu["real"] - cpu["none"],
+                "CPU seconds a step for communication, all ranks")
     bench.network.remove()
 
 

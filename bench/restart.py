@@ -19,6 +19,7 @@ import statistics
 import sys
 import time
 
+import figure
 import launch
 from checkpoint_disk import forget
 from checkpoint_muster import seconds_of, write_tokens
@@ -257,11 +258,6 @@ def tell(name, seconds):
     return median
 
 
-def verdict(name, value, unit, aim, holds):
-    print(f"bench: restart-{name} {value:.2f} {unit}, aim {aim}: {'met' if holds else 'missed'}",
-          flush=True)
-
-
 def bring_up(options):
     """The cluster, and the token file; what was there is gone."""
     cluster("up", NODES + 1, "--plugin", f"{options.work}/prefix/lib/slurm/spank_muster.so")
@@ -281,7 +277,7 @@ def measure_restart(options):
     size, cold, warm = read_state(job.folder)
     print(f"  The checkpoint has {size / 1e6:.0f} MB. One process reads it from the disk in "
           f"{cold:.2f} s; {RANKS} at once\n  read what a rank needs of it in {warm:.2f} s.")
-    verdict("allocation", median, "s", f"<= {AIM + warm:.2f}", median <= AIM + warm)
+    figure.tell("restart-allocation", median, "s", at_most=AIM + warm)
     job.remove()
     return median
 
@@ -305,7 +301,7 @@ def measure_node(options):
         bound = SILENCE + AIM + read_state(job.folder)[2]
     bring_up(options)
     median = tell("restart after a node has fallen silent", seconds)
-    verdict("node", median, "s", f"<= {bound:.2f}", median <= bound)
+    figure.tell("restart-node", median, "s", at_most=bound)
 
 
 def measure_torch(options):
@@ -340,8 +336,8 @@ def main():
     medians = {part: measures[part](options) for part in PARTS if part in parts}
     for peer, aim in (("requeue", 1), ("torch", 1)):
         if peer in medians and "restart" in medians:
-            ratio = medians[peer] / medians["restart"]
-            verdict(f"than-{peer}", ratio, "x faster", f">= {aim}", ratio >= aim)
+            figure.tell(f"restart-than-{peer}", medians[peer] / medians["restart"], "x faster",
+                        at_least=aim)
 
 
 if __name__ == "__main__":

@@ -14,6 +14,7 @@ import subprocess
 import sys
 import time
 
+import figure
 import launch
 from checkpoint_muster import seconds_of, write_tokens
 
@@ -205,8 +206,7 @@ def main():
     if len(table) > 1:
         worst = max((growth(*pair, stage), stage) for pair in zip(table, table[1:])
                     for stage in STAGES)
-        print(f"bench: start-growth {worst[0]:.2f} x n log n a rank ({worst[1]}), aim <= {AIM}: "
-              f"{'met' if worst[0] <= AIM else 'missed'}")
+        figure.tell("start-growth", worst[0], f"x n log n a rank ({worst[1]})", at_most=AIM)
 
 
 if __name__ == "__main__":

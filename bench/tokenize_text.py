@@ -16,6 +16,7 @@ import sys
 import tempfile
 import time
 
+import figure
 import tiktoken
 from tokenizers import Regex, Tokenizer, models, pre_tokenizers, trainers
 
@@ -114,8 +115,7 @@ def main():
               f"{mine:.1f} MB/s, tokenizers {first:.1f} MB/s, tiktoken {second:.1f} MB/s")
         for name, column in (("tokenizers", 1), ("tiktoken", 2)):
             ratio = statistics.median(row[column] / row[0] for row in rows)
-            print(f"bench: tokenize-of-{name} {ratio:.2f} times, aim >= {AIM}: "
-                  f"{'met' if ratio >= AIM else 'missed'}")
+            figure.tell(f"tokenize-of-{name}", ratio, "times", at_least=AIM)
 
 
 main()

@@ -11,6 +11,7 @@ import sys
 import tempfile
 import time
 
+import figure
 from overlap import Network, sh
 
 GIGABIT = 125e6             # bytes a second
@@ -150,8 +151,7 @@ def report(options, ranks):
     ratio = statistics.median(o / p for o, p in zip(found["canonical"], found["peer"]))
     print(f"{ranks} ranks, {SLOTS} slots, {found['gradients']:.0f} MB of gradients: {name} "
           f"{peer * 1e3:.0f} ms, canonical {ours * 1e3:.0f} ms; load {os.getloadavg()[0]:.1f}")
-    print(f"bench: torch-canonical-{ranks} {ratio:.3f} x {name}, aim <= {aim}: "
-          f"{'met' if ratio <= aim else 'missed'}", flush=True)
+    figure.tell(f"torch-canonical-{ranks}", ratio, f"x {name}", at_most=aim)
     plain, canonical = (start(options, ranks, "--memory", kind)["peak"] / 1e6
                         for kind in ("plain", "canonical"))
     # The plain loop has the gradients once, too.
@@ -159,8 +159,8 @@ def report(options, ranks):
     told = float(told.split()[-1])
     print(f"  {found['said']}; at its peak a rank has {canonical:.0f} MB, and with the plain loop "
           f"{plain:.0f} MB")
-    print(f"bench: torch-canonical-memory-{ranks} {took / told:.2f} x what it says, aim "
-          f"<= {AIM_MEMORY}: {'met' if took <= AIM_MEMORY * told else 'missed'}")
+    figure.tell(f"torch-canonical-memory-{ranks}", took / told, "x what it says",
+                at_most=AIM_MEMORY)
     return found["version"]
 
 

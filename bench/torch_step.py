@@ -8,6 +8,8 @@ import sys
 import tempfile
 import time
 
+import figure
+
 BLOCK = 20          # steps of one kind in a row
 EACH = 8            # samples of a rank's step
 AIM = 1.0           # percent of a step
@@ -111,8 +113,8 @@ def report(everyone, options):
         print(f"  {what} of a step: PyTorch alone {statistics.median(plain):.3f} ms, with muster "
               f"{statistics.median(ours):.3f} ms: {middle:+.3f} ms (quartiles {low:+.3f} to "
               f"{high:+.3f})")
-        print(f"bench: torch-step-{what} {percent:.2f} % of a step of {options.step:g} ms, "
-              f"aim <= {AIM}: {'met' if percent <= AIM else 'missed'}", flush=True)
+        figure.tell(f"torch-step-{what}", percent, f"% of a step of {options.step:g} ms",
+                    at_most=AIM)
 
 
 if __name__ == "__main__":

@@ -12,6 +12,8 @@ import statistics
 import subprocess
 import sys
 
+import figure
+
 CASES = {  # layers, width, heads, context, vocabulary, batch
     "14m": (6, 384, 6, 256, 8192, 8),
     "124m": (12, 768, 12, 512, 50257, 2),
@@ -89,8 +91,7 @@ def report(name, case, flops, parameters, everyone, product, torch_product, vers
     ratios = [b / a for a, b in zip(muster.seconds, peer.seconds)]
     ratio = statistics.median(ratios)
     print(f"  muster / {peer.name}: {ratio:.2f} (rounds {min(ratios):.2f} to {max(ratios):.2f})")
-    print(f"bench: train-cpu-{name} {ratio:.2f}, aim >= {AIM}: "
-          f"{'met' if ratio >= AIM else 'missed'}", flush=True)
+    figure.tell(f"train-cpu-{name}", ratio, f"x {peer.name}", at_least=AIM)
 
 
 def main():

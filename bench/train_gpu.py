@@ -18,6 +18,7 @@ import sys
 import tempfile
 import time
 
+import figure
 import train_gpu_figures as figures
 from train_gpu_runs import Card, Contestant, Failed
 from train_gpu_text import make_tokens
@@ -275,7 +276,7 @@ class Bench:
                  *floor.table(),
                  f"  floor of a step: products {floor.products * 1e3:.2f} ms + passes "
                  f"{floor.passes * 1e3:.2f} ms",
-                 figures.bench_line(f"train-gpu-{model.name}-floor", floor.step * 1e3, "ms"))
+                 figure.line(f"train-gpu-{model.name}-floor", floor.step * 1e3, "ms"))
         return floor
 
     def rounds(self, model, ways):
@@ -320,14 +321,14 @@ class Bench:
             self.say(f"  {name:16s} {median * 1e3:9.2f} ms a step ({least * 1e3:.2f} to "
                      f"{most * 1e3:.2f}), {rate:9.0f} tokens/s")
             if peak:
-                self.say(figures.bench_line(f"train-gpu-{model.name}{short}-mfu",
-                                            figures.utilisation(rate, model.flops, peak), "%",
-                                            figures.AIM_MFU.get(model.name) if name == CANONICAL
-                                            else None))
+                self.say(figure.line(f"train-gpu-{model.name}{short}-mfu",
+                                     figures.utilisation(rate, model.flops, peak), "%",
+                                     at_least=figures.AIM_MFU.get(model.name)
+                                     if name == CANONICAL else None))
         ours = seconds.get(CANONICAL)
         if ours and floor:
-            self.say(figures.bench_line(f"train-gpu-{model.name}-over-floor", ours[0] / floor.step,
-                                        "x", figures.AIM_FLOOR, False))
+            self.say(figure.line(f"train-gpu-{model.name}-over-floor", ours[0] / floor.step, "x",
+                                 at_most=figures.AIM_FLOOR))
         if ours and TORCH in seconds:
             self.compare(model, runs, seconds)
 
@@ -335,15 +336,15 @@ class Bench:
         worst = figures.disagreement(max((run["losses"] for run in runs[CANONICAL]), key=len),
                                      max((run["losses"] for run in runs[TORCH]), key=len))
         agree = worst <= figures.AIM_CURVE
-        self.say(figures.bench_line(f"train-gpu-{model.name}-curves", worst, "%", figures.AIM_CURVE,
-                                    False))
+        self.say(figure.line(f"train-gpu-{model.name}-curves", worst, "%",
+                             at_most=figures.AIM_CURVE))
         for name, short in ((CANONICAL, ""), (NATIVE, "-native")):
             if name in seconds:
-                self.say(figures.bench_line(f"train-gpu-{model.name}{short}-over-torch",
-                                            seconds[TORCH][0] / seconds[name][0], "x",
-                                            None if short else figures.AIM_TORCH,
-                                            void=None if agree else "the loss curves differ by "
-                                                                    f"{worst:.3g} %"))
+                self.say(figure.line(f"train-gpu-{model.name}{short}-over-torch",
+                                     seconds[TORCH][0] / seconds[name][0], "x",
+                                     at_least=None if short else figures.AIM_TORCH,
+                                     void=None if agree else "the loss curves differ by "
+                                                             f"{worst:.3g} %"))
 
     def measure(self, name, torch):
         model = Model(name)
@@ -389,8 +390,7 @@ class Bench:
         worst = figures.disagreement(*found)
         ends = [f"{losses[0]:.4f} to {losses[-1]:.4f}" for losses in found]
         self.say(f"  {name}, {steps} steps: ours {ends[0]}, PyTorch's {ends[1]}",
-                 figures.bench_line(f"train-gpu-{name}-curves", worst, "%", figures.AIM_CURVE,
-                                    False))
+                 figure.line(f"train-gpu-{name}-curves", worst, "%", at_most=figures.AIM_CURVE))
         return worst <= figures.AIM_CURVE
 
     def main(self):

@@ -1,6 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The arithmetic of train_gpu.py: floors, agreement of curves, utilisation, and how figures are
-written."""
+"""The arithmetic of train_gpu.py: floors, agreement of curves, utilisation."""
 import math
 import statistics
 
@@ -90,13 +89,3 @@ def utilisation(tokens_per_second, flops, peak):
 def spread(values):
     """Median and range."""
     return statistics.median(values), min(values), max(values)
-
-
-def bench_line(name, value, unit, aim=None, at_least=True, void=None):
-    """`void`: why it does not count."""
-    text = f"bench: {name} {value:.4g} {unit}"
-    if aim is None:
-        return text
-    met = value >= aim if at_least else value <= aim  # nan is neither
-    verdict = f"does not count: {void}" if void else "met" if met else "missed"
-    return f"{text}, aim {'>=' if at_least else '<='} {aim:g}: {verdict}"

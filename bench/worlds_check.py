@@ -10,6 +10,7 @@ import tempfile
 import threading
 import time
 
+import figure
 import nodes
 import worlds
 from overlap import Network, sh
@@ -93,8 +94,7 @@ def main():
         worst = max(worst, abs(model / seconds - 1))
         print(f"{options.nodes:5} {options.ranks:5} {sent / 1e6:8.1f} {counted / 1e6:8.1f} "
               f"{seconds:8.2f} {model:6.2f}", flush=True)
-    print(f"bench: worlds-model-error {worst:.3f} of the measured time, aim <= {AIM}: "
-          f"{'met' if worst <= AIM else 'missed'}")
+    figure.tell("worlds-model-error", worst, "of the measured time", at_most=AIM)
 
 
 if __name__ == "__main__":

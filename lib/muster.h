@@ -294,7 +294,7 @@ MUSTER_API int muster_order_samples(const struct muster_order *order, uint64_t s
 	size_t count, uint64_t *samples);
 
 /* ---- the summation tree ----
- * A step of a training has `slots` equal parts, 1 to 4096, whatever the number of ranks. Their
+ * A step of a training has `slots` equal parts, 1 to 16384, whatever the number of ranks. Their
  * gradients are summed over one fixed binary tree, so that the sum has the same bits on any number
  * of ranks up to `slots`. Additions are told for a stack: push a sum, then add the two topmost
  * entries as many times as told, the lower one first. Since 0.7. */

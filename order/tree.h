@@ -5,7 +5,7 @@
 #ifndef MUSTER_TREE_H
 #define MUSTER_TREE_H
 
-#define TREE_SLOTS_MAX 4096
+#define TREE_SLOTS_MAX 16384
 #define TREE_PIECES_MAX 32
 
 struct tree_node {

@@ -25,6 +25,7 @@
 #define RESTARTS 10
 #define RESTARTS_MOST 100000
 #define SILENCE 10.0
+#define CONTROLLER_SECONDS 300.0 /* for slurmctld to come back, or its backup */
 
 struct options {
 	long restarts, spares, least; /* least: 0 for more than half */
@@ -174,7 +175,8 @@ static int leave_out_gone(struct run *run, struct err *err)
 	AUTO_FREE char *unsure = nodes_list(&run->nodes, NODES_UNSURE);
 	if (!unsure)
 		return err_set(err, "out of memory");
-	if (unsure[0] && reach_nodes(&run->nodes, unsure, &run->site, err) < 0)
+	if (unsure[0]
+		&& reach_nodes(&run->nodes, unsure, &run->site, deadline_in(CONTROLLER_SECONDS), err) < 0)
 		return -1;
 	for (int i = 0; i < run->nodes.count; i++)
 		if (run->nodes.all[i].unreachable)

@@ -15,11 +15,9 @@
 #include <unistd.h>
 
 #include "common/auto.h"
-#include "common/clock.h"
 
 #define SLURMD_PORT 6818
 #define ANSWER_SECONDS 3.0
-#define CONTROLLER_SECONDS 300.0
 #define PAUSE_SECONDS 1.0
 
 /* ---- scontrol's words ---- */
@@ -192,9 +190,8 @@ static int connect_to_all(struct nodes *nodes, char *text, const struct reach_si
 }
 
 int reach_nodes(struct nodes *nodes, const char *list, const struct reach_site *site,
-	struct err *err)
+	struct deadline deadline, struct err *err)
 {
-	struct deadline deadline = deadline_in(CONTROLLER_SECONDS);
 	AUTO_FREE char *command = NULL;
 	if (asprintf(&command, "exec timeout 20 scontrol --oneliner show node '%s' 2>/dev/null", list)
 		< 0)
@@ -205,7 +202,8 @@ int reach_nodes(struct nodes *nodes, const char *list, const struct reach_site *
 		if (text && status == 0)
 			return connect_to_all(nodes, text, site, err);
 		if (!deadline_sleep(deadline, PAUSE_SECONDS))
-			return err_fail(err, EXIT_LOST, "couldn't ask scontrol about %.200s for %g s", list,
-				CONTROLLER_SECONDS);
+			return err_fail(err, EXIT_LOST,
+				"couldn't ask Slurm about %.200s: see whether slurmctld runs (scontrol ping)",
+				list);
 	}
 }

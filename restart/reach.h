@@ -8,6 +8,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
+#include "common/clock.h"
 #include "common/err.h"
 #include "restart/nodes.h"
 
@@ -32,9 +33,9 @@ void reach_parse_site(const char *text, struct reach_site *site);
 void reach_read_site(struct reach_site *site);
 
 /* Sets `unreachable` on the nodes of `list` that Slurm calls down, or whose slurmd takes no
- * connection within some seconds. Asks for minutes if the controller is away. */
+ * connection within some seconds. Asks until the deadline if the controller is away. */
 int reach_nodes(struct nodes *nodes, const char *list, const struct reach_site *site,
-	struct err *err);
+	struct deadline deadline, struct err *err);
 
 /* Whether the job runs in that attempt, and Slurm is not taking its nodes away. True where Slurm
  * can't be asked. */

@@ -12,8 +12,7 @@ load lib/places
 setup() {
     pack=$BATS_TEST_TMPDIR/muster-gpu
     mkdir -p "$pack/bin" "$pack/bench" "$BATS_TEST_TMPDIR/tools"
-    cp "$MUSTER_TOP"/bench/train-gpu.sh "$MUSTER_TOP"/bench/train_gpu*.py \
-        "$MUSTER_TOP"/bench/setup.bash "$pack/bench/"
+    cp "$MUSTER_TOP"/bench/{train-gpu.sh,setup.bash,figure.py,train_gpu*.py} "$pack/bench/"
     cd "$BATS_TEST_TMPDIR"
     PATH=$BATS_TEST_TMPDIR/tools:/usr/bin:/bin
     program tools/nvidia-smi \
@@ -173,6 +172,7 @@ END
     PYTHONDONTWRITEBYTECODE=1 python3 - "$MUSTER_TOP/bench" floor.json <<'END'
 import json, math, sys
 sys.path.insert(0, sys.argv[1])
+from figure import line
 from train_gpu_figures import *
 floor = Floor(json.load(open(sys.argv[2])))
 assert math.isclose(floor.best, 8e14)
@@ -190,11 +190,12 @@ assert math.isnan(disagreement([1, math.nan], [1, 1])) and math.isnan(disagreeme
 assert token_flops(12, 768, 1024, 50257) == 803261952.0
 assert math.isclose(utilisation(500000, 803261952.0, 989.4e12), 40.593, rel_tol=1e-4)
 assert spread([3, 1, 2]) == (2, 1, 3)
-assert bench_line("a", 1.31, "x", 1.3) == "bench: a 1.31 x, aim >= 1.3: met"
-assert bench_line("a", 1.29, "x", 1.3) == "bench: a 1.29 x, aim >= 1.3: missed"
-assert bench_line("a", 1.16, "x", 1.15, False) == "bench: a 1.16 x, aim <= 1.15: missed"
-assert bench_line("a", math.nan, "%", 1, False).endswith("missed")
-assert bench_line("a", 2, "x", 1.3, void="why") == "bench: a 2 x, aim >= 1.3: does not count: why"
-assert bench_line("a", 2, "ms") == "bench: a 2 ms"
+assert line("a", 1.31, "x", at_least=1.3) == "bench: a 1.31 x, aim >= 1.3: met"
+assert line("a", 1.29, "x", at_least=1.3) == "bench: a 1.29 x, aim >= 1.3: missed"
+assert line("a", 1.16, "x", at_most=1.15) == "bench: a 1.16 x, aim <= 1.15: missed"
+assert line("a", 0, "x", at_most=0) == "bench: a 0 x, aim <= 0: met"
+assert line("a", math.nan, "%", at_most=1).endswith("missed")
+assert line("a", 2, "x", at_least=1, void="why") == "bench: a 2 x, aim >= 1: does not count: why"
+assert line("a", 2, "ms") == "bench: a 2 ms"
 END
 }

@@ -65,7 +65,8 @@ END
     "$MUSTER_TOP/tests/gpu.sh" --pack gpu.tar.xz
     [ "$(stat -c %s gpu.tar.xz)" -le $((60 << 20)) ]
     mkdir empty && cd empty && tar -xf ../gpu.tar.xz
-    for module in $(sed -n 's/^\(from\|import\) \(train_[a-z_]*\).*/\2/p' muster-gpu/bench/*.py); do
+    for module in $(sed -nE 's/^(from|import) (figure|train_[a-z_]*).*/\2/p' \
+        muster-gpu/bench/*.py); do
         [ -e "muster-gpu/bench/$module.py" ]
     done
     run env -i PATH=/usr/bin:/bin muster-gpu/gpu.sh --out out --part-seconds "$HANG"

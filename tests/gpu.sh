@@ -95,7 +95,7 @@ pack_bench() {
     make -s -C "$bin" bench/initial_weights bench/step_floor >&2 || return
     mkdir -p "$1/bench" && cp "$bin"/bench/{initial_weights,step_floor} "$1/bin/" &&
         cp "$top"/bench/{train-gpu.sh,checkpoint-gpu.sh,setup.bash} \
-            "$top"/bench/{train_torch,train_gpu*,checkpoint_gpu*}.py \
+            "$top"/bench/{figure,train_torch,train_gpu*,checkpoint_gpu*}.py \
         "$1/bench/"
 }
 

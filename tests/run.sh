@@ -319,7 +319,7 @@ GREEN=$LOG/green
 FAILED=$LOG/failed
 
 # run_file FILE: one test file; its TAP goes to standard output. In --long the sanitizers share the
-# machine with all other lanes.
+# machine with all other lanes, and so do their builds.
 run_file() {
     local name=${1##*/}
     local program=$MUSTER_BUILD/tests/unit/${name%.c} limit=$((900 * MUSTER_PATIENCE))
@@ -529,7 +529,7 @@ mkdir -p "$LOG" && rm -f "$LOG/total" && : >"$LOG/done" &&
     >"$LOG/packages" 2>&1 {lock}<&- ||
     fail_early "install packages" "$LOG/packages"
 measure_patience
-export BATS_TEST_TIMEOUT=$((330 * MUSTER_PATIENCE))
+export BATS_TEST_TIMEOUT=$((330 * MUSTER_PATIENCE * (${long:+3} + 1)))
 [ -n "$pattern$only$long$ci" ] || echo "this takes about 12 minutes on two quiet cores"
 echo "limits are $((MUSTER_PATIENCE * 100 / 3)) % of those of a quiet machine"
 begin_alone

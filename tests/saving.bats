@@ -214,7 +214,7 @@ lines = [json.loads(line) for line in open(sys.argv[1])]
 saves = [line["checkpoint"] for line in lines if "checkpoint" in line]
 assert len(saves) == 3
 print(saves)
-assert all(s["flush"] > 0.5 and s["stall"] < 0.1 for s in saves)
+assert all(s["flush"] > 0.5 and s["stall"] < s["flush"] / 2 for s in saves)
 END
     # A second snapshot is kept once a save meets the one before.
     REPLACE=exec held train met --ckpt-every 2 --steps 20 >met.out 2>&1 3>&- &

@@ -542,7 +542,7 @@ static void a_sum_has_the_same_bits_on_any_number_of_ranks(void **state)
 			assert_memory_equal(&(float) { sum_on(slots, world_size) }, &one, sizeof one);
 	}
 	assert_refused(muster_tree_join(4, 5, &number, &number), MUSTER_USAGE, "each needs one");
-	assert_refused(muster_tree_join(5000, 5, &number, &number), MUSTER_USAGE, "give 1 to 4096");
+	assert_refused(muster_tree_join(20000, 5, &number, &number), MUSTER_USAGE, "give 1 to 16384");
 	assert_refused(muster_tree_rank(4, 2, 2, &number, &number, &number), MUSTER_USAGE,
 		"the slots of rank 2");
 	assert_refused(muster_tree_rank(4, 2, 1, &number, &number, NULL), MUSTER_USAGE, "NULL as");

@@ -150,7 +150,7 @@ static void count_add(void *arg, int left, int right)
 
 static void test_largest_fits(void **state)
 {
-	int worlds[] = { 1, 2, 3, 7, 640, 1000, 4095, 4096 };
+	int worlds[] = { 1, 2, 3, 7, 640, 1000, 4095, 16383, 16384 };
 	for (size_t i = 0; i < sizeof worlds / sizeof worlds[0]; i++) {
 		int additions = 0, pieces_count = 0;
 

@@ -99,11 +99,16 @@ static void who_does_not_answer_is_found(void **state)
 	snprintf(path, sizeof path, "%s:%s", files_path("."), getenv("PATH"));
 	setenv("PATH", path, 1);
 	assert_int_equal(nodes_read(&nodes, "n[1-4]", &err), 0);
-	assert_int_equal(reach_nodes(&nodes, "n1,n2,n3", &site, &err), 0);
+	assert_int_equal(reach_nodes(&nodes, "n1,n2,n3", &site, deadline_in(300), &err), 0);
 	assert_false(nodes_find(&nodes, "n1")->unreachable);
 	assert_true(nodes_find(&nodes, "n2")->unreachable);
 	assert_true(nodes_find(&nodes, "n3")->unreachable);
 	assert_false(nodes_find(&nodes, "n4")->unreachable);
+	/* to anything else that scontrol is asked it has no answer */
+	assert_int_equal(reach_nodes(&nodes, "n4", &site, deadline_in(0), &err), -1);
+	assert_int_equal(err.status, EXIT_LOST);
+	assert_string_equal(err.text,
+		"couldn't ask Slurm about n4: see whether slurmctld runs (scontrol ping)");
 	nodes_free(&nodes);
 	close(fd);
 }

@@ -7,14 +7,16 @@
 #include "trainer/cuda/kernels/pack.h"
 
 #define THREADS 256
+/* Deep enough for COMBINE_MOST pieces of one size, with half the registers of COMBINE_DEPTH. */
+#define SHALLOW 8
 
 /* Entry 0 is the top of the stack, and the others move, so that each entry stays in registers and
  * none needs an address. */
-template <int P>
-__device__ __forceinline__ void push(float (&stack)[COMBINE_DEPTH][P], const float (&value)[P])
+template <int P, int DEPTH>
+__device__ __forceinline__ void push(float (&stack)[DEPTH][P], const float (&value)[P])
 {
 	UNROLL
-	for (int d = COMBINE_DEPTH - 1; d > 0; d--)
+	for (int d = DEPTH - 1; d > 0; d--)
 		UNROLL
 	for (int e = 0; e < P; e++)
 		stack[d][e] = stack[d - 1][e];
@@ -23,25 +25,25 @@ __device__ __forceinline__ void push(float (&stack)[COMBINE_DEPTH][P], const flo
 		stack[0][e] = value[e];
 }
 
-template <int P> __device__ __forceinline__ void merge(float (&stack)[COMBINE_DEPTH][P])
+template <int P, int DEPTH> __device__ __forceinline__ void merge(float (&stack)[DEPTH][P])
 {
 	UNROLL
 	for (int e = 0; e < P; e++)
 		stack[0][e] = stack[1][e] + stack[0][e];
 	UNROLL
-	for (int d = 1; d < COMBINE_DEPTH - 1; d++)
+	for (int d = 1; d < DEPTH - 1; d++)
 		UNROLL
 	for (int e = 0; e < P; e++)
 		stack[d][e] = stack[d + 1][e];
 }
 
 /* out and each piece: [count] */
-template <int P>
+template <int P, int DEPTH>
 __global__ void LAUNCH_BOUNDS(THREADS)
 	tree_reduce_kernel(float *out, const struct cuda_tree_reduce tree_reduce, size_t count)
 {
 	const size_t i = ((size_t)blockIdx.x * THREADS + threadIdx.x) * P;
-	float stack[COMBINE_DEPTH][P] = {}, value[P];
+	float stack[DEPTH][P] = {}, value[P];
 	if (i >= count)
 		return;
 #pragma unroll 4
@@ -54,13 +56,30 @@ __global__ void LAUNCH_BOUNDS(THREADS)
 	store_upto(out + i, stack[0], count - i);
 }
 
+static int depth_of(const struct cuda_tree_reduce *tree_reduce)
+{
+	int depth = 0, most = 0;
+	for (int n = 0; n < tree_reduce->count; n++) {
+		if (++depth > most)
+			most = depth;
+		depth -= tree_reduce->pieces[n].additions;
+	}
+	return most;
+}
+
+template <int P> static auto kernel_of(int depth)
+{
+	return depth <= SHALLOW ? tree_reduce_kernel<P, SHALLOW> : tree_reduce_kernel<P, COMBINE_DEPTH>;
+}
+
 extern "C" int cuda_tree_reduce(float *out, const struct cuda_tree_reduce *tree_reduce,
 	size_t count, void *stream)
 {
 	bool wide = is_wide(out);
 	for (int n = 0; n < tree_reduce->count; n++)
 		wide = wide && is_wide(tree_reduce->pieces[n].at);
-	auto kernel = wide ? tree_reduce_kernel<4> : tree_reduce_kernel<1>;
+	const int depth = depth_of(tree_reduce);
+	auto kernel = wide ? kernel_of<4>(depth) : kernel_of<1>(depth);
 	const size_t own = THREADS * (wide ? 4 : 1);
 	if (count == 0)
 		return 0;

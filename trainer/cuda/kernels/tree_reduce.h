@@ -14,7 +14,7 @@ extern "C" {
 #endif
 
 #define COMBINE_MOST OPS_TREE_REDUCE_MAX /* pieces; they travel with the launch */
-#define COMBINE_DEPTH 13 /* on the stack: one value a level of a tree of TREE_SLOTS_MAX leaves */
+#define COMBINE_DEPTH 15 /* on the stack: one value a level of a tree of TREE_SLOTS_MAX leaves */
 
 /* Works like a stack: each piece is pushed, then the two on top are added, the lower one first,
  * `additions` times. */

@@ -65,9 +65,12 @@ static void sum_has_the_bits_of_additions_one_by_one(void **state)
 	for (int world = 1; world <= 16; world++)
 		for (int slots = world; slots <= 64; slots += 1 + slots / 3)
 			check(slots, world, counts[(slots + world) % 6], world % 2);
-	check(4096, 3, 33, 0);
-	check(4095, 7, 33, 0);
+	check(TREE_SLOTS_MAX, 3, 33, 0);
+	check(TREE_SLOTS_MAX - 1, 7, 33, 0);
 	check(64, 64, 257, 0);
+	/* on either side of the depth from which another kernel runs */
+	check(COMBINE_MOST, COMBINE_MOST, 33, 0);
+	check(511, 2, 33, 0);
 }
 
 /* The stack that the kernel has is deep enough, whatever the slots. */
