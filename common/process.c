@@ -15,18 +15,33 @@
 #include "common/clock.h"
 
 #define POLL_SECONDS 0.02
+#define STAT_BYTES 1024
+
+/* Reads the fields from the third on (proc(5)), after the name, which may contain spaces and
+ * parentheses. NULL: there is no such process. */
+static const char *read_fields(pid_t pid, char text[STAT_BYTES])
+{
+	char path[40];
+	snprintf(path, sizeof path, "/proc/%d/stat", (int)pid);
+	AUTO_FCLOSE FILE *file = fopen(path, "re");
+	const char *end = file && fgets(text, STAT_BYTES, file) ? strrchr(text, ')') : NULL;
+	return end ? end + 1 : NULL;
+}
+
+pid_t process_parent(pid_t pid)
+{
+	char text[STAT_BYTES];
+	int parent;
+	const char *fields = read_fields(pid, text);
+	return fields && sscanf(fields, " %*c %d", &parent) == 1 ? parent : 0;
+}
 
 bool process_find(pid_t pid, struct process *process)
 {
-	char path[40], text[1024], state;
-	snprintf(path, sizeof path, "/proc/%d/stat", (int)pid);
-	AUTO_FCLOSE FILE *file = fopen(path, "re");
-	if (!file || !fgets(text, sizeof text, file))
-		return false;
-	/* Fields 3 and 22 (proc(5)); the name in field 2 may contain spaces and parentheses. */
-	const char *rest = strrchr(text, ')');
-	if (!rest
-		|| sscanf(rest + 1,
+	char text[STAT_BYTES], state;
+	const char *fields = read_fields(pid, text);
+	if (!fields
+		|| sscanf(fields,
 			   " %c %*s %*s %*s %*s %*s %*s %*s %*s %*s %*s %*s %*s %*s %*s %*s %*s %*s %*s %llu",
 			   &state, &process->start)
 			!= 2)

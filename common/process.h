@@ -16,6 +16,9 @@ struct process {
 /* Fills in `process`. False if there is no such process, or only a zombie. */
 bool process_find(pid_t pid, struct process *process);
 
+/* 0: there is no such process. */
+pid_t process_parent(pid_t pid);
+
 /* Whether that same process still runs. */
 bool process_runs(const struct process *process);
 

@@ -1,4 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+/* Looks at all processes of the node. One is a left slurmstepd of the job by its title, executable
+ * and mount namespace: several slurmds may share a machine. A process that it has forked has its
+ * title, too. */
 #include "plugin/left_stepd.h"
 
 #include <dirent.h>
@@ -12,6 +15,7 @@
 #include <unistd.h>
 
 #include "common/auto.h"
+#include "common/io.h"
 #include "common/number.h"
 #include "common/process.h"
 
@@ -19,7 +23,7 @@
 static bool read_start(const char *path, char *text, size_t size)
 {
 	AUTO_CLOSE int fd = open(path, O_RDONLY | O_CLOEXEC);
-	ssize_t length = fd < 0 ? -1 : read(fd, text, size - 1);
+	ssize_t length = fd < 0 ? -1 : io_read_full(fd, text, size - 1);
 	text[length > 0 ? length : 0] = '\0';
 	return length >= 0;
 }
@@ -46,17 +50,6 @@ static bool is_of_job(pid_t pid, uint32_t job)
 		&& shares(pid, "ns/mnt");
 }
 
-static pid_t parent_of(pid_t pid)
-{
-	char path[60], text[200];
-	int parent;
-	snprintf(path, sizeof path, "/proc/%d/stat", (int)pid);
-	if (!read_start(path, text, sizeof text))
-		return 0;
-	const char *rest = strrchr(text, ')'); /* its name may have spaces and parentheses */
-	return rest && sscanf(rest + 1, " %*c %d", &parent) == 1 ? parent : 0;
-}
-
 /* True also where the kernel does not tell. */
 static bool has_child(pid_t pid)
 {
@@ -79,7 +72,7 @@ int left_stepd_end(uint32_t job, double seconds)
 	DIR *all = opendir("/proc");
 	while (all && (entry = readdir(all)))
 		if (number_whole(entry->d_name, 1, INT_MAX, &pid) && process_find((pid_t)pid, &process)
-			&& is_of_job((pid_t)pid, job) && !is_of_job(parent_of((pid_t)pid), job)
+			&& is_of_job((pid_t)pid, job) && !is_of_job(process_parent((pid_t)pid), job)
 			&& !process_wait(&process, seconds) && !has_child((pid_t)pid)) {
 			process_kill(&process);
 			ended++;

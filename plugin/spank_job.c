@@ -289,6 +289,7 @@ static int end_job(spank_t spank, int argc, char **argv)
 	return 0;
 }
 
+/* Where slurmstepd runs the epilog (below) the job's other steps may still be ending. */
 int spank_job_epilog(spank_t spank, int argc, char **argv)
 {
 	uint32_t job = 0;

@@ -83,8 +83,8 @@ cut_off() {
 }
 went_on_or_ended() { train_attempt_has "$1" 1 5 || [ "$(job_state "$job")" = FAILED ]; }
 
-# Nothing that its ranks still had to say has come, and a slurmd is there that knows no step: the
-# others learn of it by their connections.
+# Nothing that its ranks still had to say has come, and a slurmd is there that knows no step. The
+# others learn of it by their connections, unless Slurm finds first that the step is missing.
 @test "a node loses power, and is back before Slurm misses it" {
     start short-power -N4 -- --ckpt-every 20 --collective-timeout 86400
     node=${nodes[2]}

@@ -28,6 +28,7 @@ static void a_process_runs_until_it_has_ended(void **state)
 	struct process process;
 	pid_t pid = sleeper();
 	assert_true(process_find(pid, &process));
+	assert_int_equal(process_parent(pid), getpid());
 	assert_true(process_runs(&process));
 	double begun = clock_now();
 	assert_false(process_wait(&process, 0.1));
@@ -39,6 +40,7 @@ static void a_process_runs_until_it_has_ended(void **state)
 	assert_false(process_find(pid, &process));
 	assert_int_equal(waitpid(pid, NULL, 0), pid);
 	assert_false(process_find(pid, &process));
+	assert_int_equal(process_parent(pid), 0);
 }
 
 static void another_one_of_its_pid_is_left_alone(void **state)
