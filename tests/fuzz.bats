@@ -4,6 +4,11 @@
 # --long what a search finds.
 # bats file_tags=ci
 
+setup_file() {
+    export FUZZ_BUILD=$BATS_FILE_TMPDIR/library
+    "$BATS_TEST_DIRNAME/fuzz/run.sh" --library || [ $? -eq 77 ]
+}
+
 fuzz() {
     local seconds=0
     [ -z "${MUSTER_LONG-}" ] || seconds=20
@@ -20,6 +25,7 @@ fuzz() {
 @test "the protocol of the checkpoint service stands any bytes" { fuzz ckptd_proto; }
 
 @test "the connections of ranks stand any place and any stranger" { fuzz rank_links; }
+
 @test "a frame about words is one of this world's or none" { fuzz step_word; }
 
 @test "what anybody may send to srun stands any bytes" { fuzz first_end; }
@@ -61,3 +67,18 @@ fuzz() {
 @test "the .npy parser stands any bytes" { fuzz npy; }
 
 @test "the token file parser stands any bytes" { fuzz tokens; }
+
+@test "what scontrol says of a node's address stands any bytes" { fuzz reach; }
+
+@test "what a cloud's metadata service replies stands any bytes" { fuzz spot_reply; }
+
+@test "each harness has its test here" {
+    local file name
+    for file in "$BATS_TEST_DIRNAME"/fuzz/fuzz_*.c; do
+        name=${file##*/fuzz_}
+        grep -q "fuzz ${name%.c}; }\$" "$BATS_TEST_FILENAME" || {
+            echo "no test runs $file"
+            return 1
+        }
+    done
+}
