@@ -22,6 +22,10 @@ unit_tests += tests/unit/test_ckptd_session
 tests_unit_test_ckptd_session_SOURCES = tests/unit/checkpoint/service/test_ckptd_session.c \
 	$(ckptd_fixture)
 tests_unit_test_ckptd_session_LDADD = libckptd.la libcheckpoint.la $(CMOCKA_LIBS)
+unit_tests += tests/unit/test_ckptd_order
+tests_unit_test_ckptd_order_SOURCES = tests/unit/checkpoint/service/test_ckptd_order.c \
+	tests/unit/checkpoint/service/ckptd_node.h $(ckptd_fixture)
+tests_unit_test_ckptd_order_LDADD = libckptd.la libcheckpoint.la $(CMOCKA_LIBS)
 unit_tests += tests/unit/test_ckptd_trust
 tests_unit_test_ckptd_trust_SOURCES = tests/unit/checkpoint/service/test_ckptd_trust.c \
 	tests/unit/checkpoint/service/ckptd_node.h $(ckptd_fixture)
