@@ -34,7 +34,6 @@ union control {
 void ckptd_conn_open(struct ckptd_conn *conn, int fd)
 {
 	*conn = (struct ckptd_conn) { .fd = fd };
-	fcntl(fd, F_SETFL, fcntl(fd, F_GETFL) | O_NONBLOCK);
 	fcntl(fd, F_SETFD, FD_CLOEXEC);
 }
 
@@ -103,7 +102,7 @@ static ssize_t send_some(int fd, const struct ckptd_frame *frame)
 		rights->cmsg_len = CMSG_LEN(ints);
 		memcpy(CMSG_DATA(rights), frame->descriptors, ints);
 	}
-	return sendmsg(fd, &message, MSG_NOSIGNAL);
+	return sendmsg(fd, &message, MSG_NOSIGNAL | MSG_DONTWAIT);
 }
 
 int ckptd_conn_flush(struct ckptd_conn *conn, struct err *err)
@@ -175,11 +174,11 @@ static ssize_t read_some(struct ckptd_conn *conn, void *to, size_t size)
 	struct iovec piece = { to, size };
 	struct msghdr message = { .msg_iov = &piece, .msg_iovlen = 1 };
 	if (conn->have > 0)
-		return recv(conn->fd, to, size, 0);
+		return recv(conn->fd, to, size, MSG_DONTWAIT);
 	message.msg_control = control.bytes;
 	message.msg_controllen = sizeof control.bytes;
 	close_descriptors(conn);
-	ssize_t n = recvmsg(conn->fd, &message, MSG_CMSG_CLOEXEC);
+	ssize_t n = recvmsg(conn->fd, &message, MSG_CMSG_CLOEXEC | MSG_DONTWAIT);
 	if (n > 0)
 		take_descriptors(conn, &message);
 	return n;

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* One connection that carries frames, over a socket that never blocks: a Unix socket, or TCP, which
- * carries no descriptors. */
+/* One connection that carries frames, over a socket for which it never waits: a Unix socket, or
+ * TCP, which carries no descriptors. */
 #ifndef MUSTER_CKPTD_CONN_H
 #define MUSTER_CKPTD_CONN_H
 
@@ -24,7 +24,7 @@ struct ckptd_conn {
 	size_t pending; /* size of the frames that wait to be sent, in bytes */
 };
 
-/* Takes ownership of the descriptor and makes it non-blocking. */
+/* Takes ownership of the descriptor. */
 void ckptd_conn_open(struct ckptd_conn *conn, int fd);
 void ckptd_conn_close(struct ckptd_conn *conn);
 

@@ -10,6 +10,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/socket.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -31,7 +32,7 @@ struct ckptd_session {
 	struct ckptd_hear *hear;     /* for part 0 of several */
 	struct ckptd_report *report; /* for parts other than 0 */
 	bool busy[SNAPSHOT_BUFFERS]; /* handed over and not given back */
-	bool deaf; /* sending failed, but messages sent before the client died may still be unread */
+	bool deaf; /* sending failed, but messages that the client sent before may still be unread */
 	bool finishing;
 	int64_t handed; /* the last step handed over; -1: none */
 	int64_t newest; /* the last step made durable; -1: none */
@@ -67,16 +68,25 @@ static bool is_heard(const struct ckptd_session *session)
 	return session->conn.fd >= 0 && !session->deaf;
 }
 
-/* A failed answer does not end the session: a dead client may have handed over more before, which
+/* A client that lives must not wait for answers that no longer come: it reads the end of the
+ * connection, and hands over again what was not durable. */
+static void deafen(struct ckptd_session *session)
+{
+	session->deaf = true;
+	shutdown(session->conn.fd, SHUT_WR);
+}
+
+/* A failed answer does not end the session: the client may have handed over more before, which
  * hear_client reads first. */
 static void answer(struct ckptd_session *session, const struct ckptd_message *message)
 {
 	struct err err;
 	if (!is_heard(session) || ckptd_conn_send(&session->conn, message, NULL, 0, &err) == 0)
 		return;
-	session->deaf = err.status == EXIT_LOST;
-	if (session->deaf)
+	if (err.status == EXIT_LOST) {
+		deafen(session);
 		return;
+	}
 	log_error("service: %s", err.text);
 	leave(session);
 }
@@ -118,8 +128,8 @@ static void hear_client(struct ckptd_session *session)
 	int rc;
 	if (session->conn.fd < 0)
 		return;
-	if (!session->deaf)
-		session->deaf = ckptd_conn_flush(&session->conn, &err) < 0;
+	if (!session->deaf && ckptd_conn_flush(&session->conn, &err) < 0)
+		deafen(session);
 	while ((rc = ckptd_conn_receive(&session->conn, &message, &err)) > 0) {
 		rc = message.type == CKPTD_SAVE
 			? take_save(session, &message, &err)
@@ -365,7 +375,9 @@ void ckptd_session_step(struct ckptd_session *session)
 
 void ckptd_session_poll(const struct ckptd_session *session, struct ckptd_polls *polls)
 {
-	if (session->conn.fd >= 0)
+	if (session->deaf)
+		ckptd_polls_add(polls, session->conn.fd, POLLIN);
+	else
 		ckptd_polls_conn(polls, &session->conn);
 	if (session->hear)
 		ckptd_hear_poll(session->hear, polls);
