@@ -15,6 +15,7 @@
 #include <unistd.h>
 
 #include "checkpoint/directory/owner.h"
+#include "checkpoint/format/record.h"
 #include "common/log.h"
 #include "common/notice.h"
 #include "launch/job_query.h"
@@ -89,7 +90,7 @@ static int describe_run(struct muster_ckpt *ckpt, struct err *err)
 	json_t *identity = ckpt->plan.identity ? json_incref(ckpt->plan.identity)
 										   : json_pack("{s:s}", "program", ckpt->told.program);
 	json_t *config = json_pack("{s:o, s:{}, s:{}}", "identity", identity, "schedule", "operation");
-	ckpt->config_json = config ? json_dumps(config, JSON_INDENT(2)) : NULL;
+	ckpt->config_json = record_dump(config, JSON_INDENT(2));
 	json_decref(config);
 	if (!ckpt->config_json)
 		return err_set(err,

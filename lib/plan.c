@@ -7,6 +7,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "checkpoint/format/record.h"
 #include "common/auto.h"
 #include "lib/muster_private.h"
 
@@ -90,7 +91,7 @@ void plan_release(struct plan *plan)
 static void show(const json_t *value, int digits, char *text, size_t size)
 {
 	const size_t flags = JSON_ENCODE_ANY | JSON_SORT_KEYS | JSON_REAL_PRECISION(digits);
-	AUTO_FREE char *whole = value ? json_dumps(value, flags) : NULL;
+	AUTO_FREE char *whole = record_dump(value, flags);
 	snprintf(text, size, "%s", whole ? whole : "nothing");
 }
 
@@ -133,8 +134,7 @@ int plan_check_identity(const struct plan *plan, const struct manifest *manifest
 int plan_hash(const struct plan *plan, struct hash128 *hash, struct err *err)
 {
 	struct hash128 parts[3] = { { 0 } };
-	AUTO_FREE char *text =
-		plan->identity ? json_dumps(plan->identity, JSON_COMPACT | JSON_SORT_KEYS) : NULL;
+	AUTO_FREE char *text = record_dump(plan->identity, JSON_COMPACT | JSON_SORT_KEYS);
 	if (plan->identity && !text)
 		return err_set(err, "checkpoint: out of memory");
 	if (arrays_hash(&plan->arrays, &parts[0], err) < 0)

@@ -10,6 +10,7 @@
 #include <sys/ioctl.h>
 #include <unistd.h>
 
+#include "checkpoint/format/record.h"
 #include "common/auto.h"
 #include "common/bytes.h"
 #include "runs/gnuplot.h"
@@ -19,7 +20,8 @@ static int add_attempt(int dirfd, int attempt, struct run_table *curve, struct e
 	struct run_table table;
 	int rc = run_table_read(dirfd, attempt, &table, err);
 	if (rc == 0 && table.bad_line)
-		rc = err_fail(err, EXIT_DATA, "curve: couldn't read line %zu of metrics-%d.jsonl",
+		rc = err_fail(err, EXIT_DATA,
+			"curve: couldn't read line %zu of metrics-%d.jsonl: it is no record of a step",
 			table.bad_line, attempt);
 	if (rc == 0)
 		rc = run_table_merge(curve, &table, err);
@@ -113,7 +115,7 @@ static json_t *row_json(const struct run_table *curve, size_t row)
 		if (isnan(value))
 			continue;
 		snprintf(bits, sizeof bits, "%08x", (uint32_t)value);
-		json_object_set_new(object, name,
+		object = record_set(object, name,
 			run_table_is_bits(name) ? json_string(bits) : json_real(value));
 	}
 	return object;
@@ -126,12 +128,11 @@ int curve_export(const struct run_table *curve, enum curve_format format, FILE *
 		export_csv(curve, out);
 	for (size_t row = 0; format == CURVE_JSONL && row < curve->count; row++) {
 		json_t *object = row_json(curve, row);
-		const int rc =
-			object ? json_dumpf(object, out, JSON_COMPACT | JSON_REAL_PRECISION(15)) : -1;
+		AUTO_FREE char *text = record_dump(object, JSON_COMPACT | JSON_REAL_PRECISION(15));
 		json_decref(object);
-		if (rc < 0 && !ferror(out))
+		if (!text)
 			return err_set(err, "curve: out of memory");
-		fputc('\n', out);
+		fprintf(out, "%s\n", text);
 	}
 	return 0;
 }

@@ -9,6 +9,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "checkpoint/format/record.h"
 #include "common/auto.h"
 #include "common/bytes.h"
 #include "common/clock.h"
@@ -29,16 +30,16 @@ struct series {
 	double began;
 };
 
-static void add_point(json_t *points, const struct series *series, size_t row)
+static void add_point(json_t **points, const struct series *series, size_t row)
 {
 	const double time = series->times ? series->times[row] - series->began : NAN;
-	json_array_append_new(points,
+	*points = record_append(*points,
 		json_pack("[I, o, o]", (json_int_t)series->steps[row], number(time),
 			number(series->values[row])));
 }
 
 /* Adds the rows of the least and the greatest value among rows [from, to), in their order. */
-static void add_stretch(json_t *points, const struct series *series, const size_t *rows,
+static void add_stretch(json_t **points, const struct series *series, const size_t *rows,
 	size_t from, size_t to)
 {
 	size_t least = from, greatest = from;
@@ -56,21 +57,23 @@ static void add_stretch(json_t *points, const struct series *series, const size_
 /* The finite values; the last one always is among the points, since it is what people look for. */
 static json_t *points_of(const struct series *series)
 {
-	json_t *points = json_array();
 	AUTO_FREE size_t *rows = malloc((series->count + 1) * sizeof *rows);
 	size_t count = 0;
-	for (size_t row = 0; rows && row < series->count; row++)
+	if (!rows)
+		return NULL;
+	json_t *points = json_array();
+	for (size_t row = 0; row < series->count; row++)
 		if (isfinite(series->values[row]))
 			rows[count++] = row;
 	if (count <= REPORT_POINTS) {
 		for (size_t i = 0; i < count; i++)
-			add_point(points, series, rows[i]);
+			add_point(&points, series, rows[i]);
 		return points;
 	}
 	for (size_t s = 0; s + 1 < STRETCHES; s++)
-		add_stretch(points, series, rows, s * (count - 1) / (STRETCHES - 1),
+		add_stretch(&points, series, rows, s * (count - 1) / (STRETCHES - 1),
 			(s + 1) * (count - 1) / (STRETCHES - 1));
-	add_point(points, series, rows[count - 1]);
+	add_point(&points, series, rows[count - 1]);
 	return points;
 }
 
@@ -98,7 +101,7 @@ static json_t *series_json(const struct run *run)
 			.count = curve->count,
 			.began = run->rows[0].began };
 		if (is_plotted(name))
-			json_object_set_new(object, name, points_of(&series));
+			object = record_set(object, name, points_of(&series));
 	}
 	return object;
 }
@@ -111,7 +114,7 @@ static json_t *samples_json(const struct run_table *curve)
 	json_t *samples = json_array();
 	for (size_t i = 0; i < count; i++)
 		if ((count - 1 - i) % apart == 0)
-			json_array_append(samples, json_array_get(curve->samples, i));
+			samples = record_append(samples, json_incref(json_array_get(curve->samples, i)));
 	return samples;
 }
 
@@ -126,7 +129,7 @@ static json_t *saves_json(const struct run *run, size_t n)
 		const double time = run_table_value(table, "checkpoint.time", row);
 		if (isnan(stall) || isnan(time))
 			continue;
-		json_array_append_new(saves,
+		saves = record_append(saves,
 			json_pack("{s:I, s:f, s:f, s:o, s:o}", "step", (json_int_t)table->steps[row], "at",
 				time - run->rows[0].began, "stall", stall, "flush",
 				number(run_table_value(table, "checkpoint.flush", row)), "bytes",
@@ -139,7 +142,7 @@ static json_t *notices_json(const struct history_row *row, double began)
 {
 	json_t *notices = json_array();
 	if (!isnan(row->noticed))
-		json_array_append_new(notices,
+		notices = record_append(notices,
 			json_pack("{s:f, s:s}", "at", row->noticed - began, "why", row->notice));
 	return notices;
 }
@@ -210,7 +213,7 @@ static json_t *run_json(const struct run *runs, size_t count, size_t i)
 	const struct run *run = &runs[i];
 	json_t *attempts = json_array();
 	for (size_t n = 0; n < run->attempts; n++)
-		json_array_append_new(attempts, attempt_json(run, n));
+		attempts = record_append(attempts, attempt_json(run, n));
 	return json_pack("{s:s, s:s, s:f, s:I, s:o, s:{s:o, s:o, s:o}, s:o, s:o, s:o, s:O?, s:O?}",
 		"name", name_of(runs, count, i), "path", run->dir.path, "began", run->rows[0].began,
 		"steps", (json_int_t)steps_of(run), "time", time_json(run), "medians", "tokens_per_second",
@@ -238,7 +241,9 @@ static json_t *compare_runs(const struct run *runs, size_t i, json_t *series)
 	size_t steps = 0, equal = 0;
 	double largest = 0;
 	int64_t first = -1;
-	for (size_t row = 0, other = 0; values && row < b->count; row++) {
+	if (!values)
+		return NULL;
+	for (size_t row = 0, other = 0; row < b->count; row++) {
 		while (other < a->count && a->steps[other] < b->steps[row])
 			other++;
 		const bool common = other < a->count && a->steps[other] == b->steps[row];
@@ -255,9 +260,10 @@ static json_t *compare_runs(const struct run *runs, size_t i, json_t *series)
 	const struct series points = { .steps = b->steps,
 		.times = run_table_column(b, "time"),
 		.values = values,
-		.count = values ? b->count : 0,
+		.count = b->count,
 		.began = runs[i].rows[0].began };
-	json_object_set_new(series, "loss_difference", points_of(&points));
+	if (json_object_set_new(series, "loss_difference", points_of(&points)) < 0)
+		return NULL;
 	return json_pack("{s:I, s:I, s:I, s:I, s:o}", "run", (json_int_t)i, "steps", (json_int_t)steps,
 		"equal", (json_int_t)equal, "first", (json_int_t)first, "largest", number(largest));
 }
@@ -267,15 +273,10 @@ json_t *report_json(const struct run *runs, size_t count, const char *title)
 	json_t *list = json_array(), *differences = json_array();
 	for (size_t i = 0; i < count; i++) {
 		json_t *run = run_json(runs, count, i);
-		if (!run) {
-			json_decref(list);
-			json_decref(differences);
-			return NULL;
-		}
 		if (i > 0)
-			json_array_append_new(differences,
-				compare_runs(runs, i, json_object_get(run, "series")));
-		json_array_append_new(list, run);
+			differences =
+				record_append(differences, compare_runs(runs, i, json_object_get(run, "series")));
+		list = record_append(list, run);
 	}
 	return json_pack("{s:s, s:f, s:s, s:o, s:o}", "title", title, "made", clock_wall(), "version",
 		PACKAGE_VERSION, "runs", list, "differences", differences);

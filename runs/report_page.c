@@ -7,6 +7,7 @@
 #include <string.h>
 
 #include "common/auto.h"
+#include "checkpoint/format/record.h"
 #include "runs/report.h"
 
 /* Defines NAME, a string, as what the file holds. */
@@ -52,7 +53,7 @@ static void write_text(const char *text, FILE *out)
 
 int report_page(const json_t *report, FILE *out, struct err *err)
 {
-	AUTO_FREE char *text = json_dumps(report, JSON_COMPACT | JSON_REAL_PRECISION(12));
+	AUTO_FREE char *text = record_dump(report, JSON_COMPACT | JSON_REAL_PRECISION(12));
 	if (!text)
 		return err_set(err, "report: out of memory");
 	fprintf(out,

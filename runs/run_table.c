@@ -14,6 +14,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "checkpoint/format/record.h"
 #include "common/auto.h"
 #include "common/clock.h"
 #include "common/io.h"
@@ -265,8 +266,10 @@ int run_table_parse(const char *text, size_t size, struct run_table *table, stru
 	for (const char *line = text, *end; (end = memchr(line, '\n', size - (size_t)(line - text)));
 		 line = end + 1) {
 		number++;
-		json_t *json = json_loadb(line, (size_t)(end - line), 0, NULL);
-		const enum verdict verdict = json ? take_line(table, json) : BAD;
+		struct err why = { 0 };
+		json_t *json = record_parse(line, (size_t)(end - line), 0, "a line", &why);
+		const enum verdict unread = why.status == EXIT_LOST ? NO_MEMORY : BAD,
+						   verdict = json ? take_line(table, json) : unread;
 		json_decref(json);
 		if (verdict == NO_MEMORY)
 			return err_set(err, "metrics: out of memory");

@@ -1,9 +1,9 @@
 #!/usr/bin/env bats
 # SPDX-License-Identifier: Apache-2.0
 # A machine that lacks something for a moment: one call of a program for memory, for a file, a
-# descriptor, a thread or a process fails. The program does without it and comes to the same, or
-# says in a line what it lacked and ends with 1 or 69; it takes nothing for damaged, and loses
-# nothing that was there. And sockets whose calls do as little at once as they may.
+# descriptor, a connection, a thread or a process fails. The program does without it and comes to
+# the same, or says in a line what it lacked and ends with 1 or 69; it takes nothing for damaged,
+# and loses nothing that was there. And sockets whose calls do as little at once as they may.
 # shellcheck disable=SC2317 # each_lack calls the functions of the tests
 
 load small_run
@@ -27,7 +27,7 @@ setup_file() {
 
 setup() {
     cd "$BATS_FILE_TMPDIR" || return
-    moments=$((${MUSTER_TEST_MOMENTS-800} / 2))
+    moments=$((${MUSTER_TEST_MOMENTS-800} / 2)) # of each kind
     library=$MUSTER_BUILD/tests/tools/.libs/fail_call.so
 }
 

@@ -86,7 +86,7 @@ EXTRA_DIST += tests/models.bats tests/models/commit.pml tests/models/owner.pml \
 EXTRA_DIST += tests/unit/trainer/cpu/threads_sample.h
 EXTRA_DIST += tests/unit/files.h tests/unit/hang.h tests/unit/quiet.h tests/unit/skip_main.h \
 	tests/unit/trainer/state/odd_table.h tests/unit/ports.h tests/golden \
-	tests/checkpoint_kill.bats tests/system_errors.bats \
+	tests/checkpoint_kill.bats \
 	tests/ckpt_command.bats tests/restart_command.bats \
 	tests/fuzz/fuzz_manifest.c tests/fuzz/fuzz_safetensors.c
 

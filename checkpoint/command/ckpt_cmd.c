@@ -55,9 +55,8 @@ int ckpt_cmd_flush(void)
 int ckpt_cmd_print_json(json_t *object)
 {
 	struct err err;
-	bool printed =
-		object && json_dumpf(object, stdout, JSON_INDENT(1) | JSON_REAL_PRECISION(17)) == 0;
-	putchar('\n');
+	AUTO_FREE char *text = record_dump(object, JSON_INDENT(1) | JSON_REAL_PRECISION(17));
+	bool printed = text && puts(text) >= 0;
 	json_decref(object);
 	if (printed || ferror(stdout))
 		return ckpt_cmd_flush();
@@ -108,6 +107,14 @@ void ckpt_table_add(struct ckpt_table *table, const char *format, ...)
 			*c = '?';
 	table->cells = cells;
 	cells[table->count++] = text;
+}
+
+void ckpt_table_take(struct ckpt_table *table, char *text)
+{
+	if (text)
+		ckpt_table_add(table, "%s", text);
+	table->failed |= !text;
+	free(text);
 }
 
 /* The widest cell of a column, in bytes. */

@@ -65,6 +65,9 @@ struct ckpt_table {
 void ckpt_table_add(struct ckpt_table *table, const char *format, ...)
 	__attribute__((format(printf, 2, 3)));
 
+/* Appends a text that malloc made, and frees it. NULL: there was no memory for it. */
+void ckpt_table_take(struct ckpt_table *table, char *text);
+
 /* Prints all rows. A table that lacks memory is not printed, and ckpt_cmd_flush fails. */
 void ckpt_table_print(const struct ckpt_table *table);
 void ckpt_table_clear(struct ckpt_table *table);

@@ -7,6 +7,7 @@
 
 #include "checkpoint/command/ckpt_cmd.h"
 #include "checkpoint/command/ckpt_words.h"
+#include "checkpoint/format/record.h"
 #include "checkpoint/load/ckpt_diff.h"
 #include "common/progress.h"
 
@@ -78,7 +79,7 @@ static json_t *part_json(enum ckpt_diff_kind kind, const struct ckpt_difference 
 	static const char *const kinds[] = { "compared", "only_a", "only_b", "shape", "type", "none" };
 	json_t *part = json_pack("{s:s}", "found", kinds[kind]);
 	if (kind == CKPT_DIFF_COMPARED)
-		json_object_update_new(part,
+		part = record_update(part,
 			json_pack("{s:b, s:I, s:o, s:o}", "identical", (int)difference->same, "differing",
 				(json_int_t)difference->differing, "max_absolute",
 				ckpt_cmd_number(difference->absolute), "max_relative",
@@ -99,10 +100,10 @@ static int add_tensor(void *arg, const struct ckpt_tensor_diff *diff)
 	for (int p = 0; p < CKPT_DIFF_PARTS; p++) {
 		add_cell(&c->table, diff->kind[p], &diff->difference[p], p == 0 && diff->dtypes_differ);
 		if (diff->kind[p] != CKPT_DIFF_NONE)
-			json_object_set_new(tensor, part_names[p],
-				part_json(diff->kind[p], &diff->difference[p]));
+			tensor =
+				record_set(tensor, part_names[p], part_json(diff->kind[p], &diff->difference[p]));
 	}
-	json_array_append_new(c->tensors, tensor);
+	c->tensors = record_append(c->tensors, tensor);
 	return 0;
 }
 
@@ -136,8 +137,7 @@ static json_t *compare_settings(const struct comparison *c)
 
 static void add_side(struct ckpt_table *table, const json_t *value)
 {
-	char *text =
-		value ? json_dumps(value, JSON_ENCODE_ANY | JSON_COMPACT | JSON_REAL_PRECISION(9)) : NULL;
+	char *text = record_dump(value, JSON_ENCODE_ANY | JSON_COMPACT | JSON_REAL_PRECISION(9));
 	ckpt_table_add(table, "%s", text ? text : "-");
 	free(text);
 }

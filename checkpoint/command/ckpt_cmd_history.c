@@ -7,6 +7,7 @@
 
 #include "checkpoint/command/ckpt_cmd.h"
 #include "checkpoint/command/ckpt_words.h"
+#include "checkpoint/format/record.h"
 #include "common/progress.h"
 #include "runs/run.h"
 
@@ -96,7 +97,7 @@ static int print_json(const struct run *run)
 	const struct history_sum sum = history_sum(run->rows, run->attempts);
 	json_t *rows = json_array();
 	for (size_t r = 0; r < run->attempts; r++)
-		json_array_append_new(rows, row_json(&run->rows[r]));
+		rows = record_append(rows, row_json(&run->rows[r]));
 	return ckpt_cmd_print_json(json_pack("{s:s, s:o, s:I, s:o, s:f, s:f, s:f}", "directory",
 		run->dir.path, "attempts", rows, "interruptions", (json_int_t)sum.interruptions,
 		"mean_seconds_between", ckpt_cmd_number(sum.mean_between), "seconds", sum.seconds,

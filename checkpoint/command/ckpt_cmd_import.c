@@ -15,6 +15,7 @@
 #include "checkpoint/directory/attempts.h"
 #include "checkpoint/directory/owner.h"
 #include "checkpoint/directory/remove.h"
+#include "checkpoint/format/record.h"
 #include "checkpoint/save/ckpt_save.h"
 #include "common/auto.h"
 #include "common/progress.h"
@@ -106,8 +107,8 @@ static int make_texts(struct import *import, struct err *err)
 		(json_int_t)c->heads, "context", (json_int_t)c->context, "vocabulary",
 		(json_int_t)c->vocabulary, "schedule", "operation", "imported", 1);
 	json_t *model = gpt2_config_json(c, "float32");
-	import->config_json = config ? json_dumps(config, 0) : NULL;
-	import->model_json = model ? json_dumps(model, JSON_INDENT(2)) : NULL;
+	import->config_json = record_dump(config, 0);
+	import->model_json = record_dump(model, JSON_INDENT(2));
 	json_decref(config);
 	json_decref(model);
 	return import->config_json && import->model_json ? 0 : err_set(err, "import: no memory");

@@ -13,6 +13,7 @@
 #include "checkpoint/command/ckpt_words.h"
 #include "checkpoint/directory/pin.h"
 #include "checkpoint/format/manifest.h"
+#include "checkpoint/format/record.h"
 #include "checkpoint/load/ckpt_check.h"
 #include "common/auto.h"
 #include "common/io.h"
@@ -98,12 +99,12 @@ static json_t *row_json(const struct row *row)
 		row->name, "pinned", (int)row->pinned, "valid",
 		row->verdict == CKPT_UNKNOWN ? json_null() : json_boolean(row->verdict == CKPT_VALID));
 	if (m)
-		json_object_update_new(object,
+		object = record_update(object,
 			json_pack("{s:f, s:I, s:i, s:i, s:o, s:o}", "time", m->time, "size",
 				(json_int_t)size_of(m), "attempt", m->attempt, "world_size", m->world_size, "loss",
 				ckpt_cmd_number(m->loss), "validation_loss", ckpt_cmd_number(m->validation_loss)));
 	if (row->verdict != CKPT_VALID)
-		json_object_set_new(object, "why", json_string(row->err.text));
+		object = record_set(object, "why", json_string(row->err.text));
 	return object;
 }
 
@@ -127,7 +128,7 @@ static void look_at(const struct ckpt_dir *dir, int64_t step, const struct ckpt_
 /* ---- other folders ---- */
 
 /* Lists the names of damaged folders that were set aside, and of saves that are not committed. */
-static int list_others(const struct ckpt_dir *dir, json_t *set_aside, json_t *unfinished,
+static int list_others(const struct ckpt_dir *dir, json_t **set_aside, json_t **unfinished,
 	struct err *err)
 {
 	DIR *stream = io_open_list(dir->fd);
@@ -136,9 +137,9 @@ static int list_others(const struct ckpt_dir *dir, json_t *set_aside, json_t *un
 		return err_fail(err, io_status(errno), "checkpoint: couldn't list %s: %m", dir->path);
 	while ((entry = readdir(stream))) {
 		if (strncmp(entry->d_name, "step-", 5) == 0 && strstr(entry->d_name, ".damaged-"))
-			json_array_append_new(set_aside, json_string(entry->d_name));
+			*set_aside = record_append(*set_aside, json_string(entry->d_name));
 		if (strncmp(entry->d_name, ".saving-step-", 13) == 0)
-			json_array_append_new(unfinished, json_string(entry->d_name));
+			*unfinished = record_append(*unfinished, json_string(entry->d_name));
 	}
 	closedir(stream);
 	return 0;
@@ -177,7 +178,7 @@ static void list_steps(const struct ckpt_dir *dir, const int64_t *steps, size_t 
 			listing->status = row.err.status;
 		if (row.verdict != CKPT_GONE) {
 			add_row(&listing->table, &row);
-			json_array_append_new(listing->rows, row_json(&row));
+			listing->rows = record_append(listing->rows, row_json(&row));
 		}
 		manifest_destroy(row.manifest);
 	}
@@ -186,6 +187,11 @@ static void list_steps(const struct ckpt_dir *dir, const int64_t *steps, size_t 
 
 static int print_listing(const struct ckpt_dir *dir, const struct listing *listing, bool json)
 {
+	struct err err;
+	if (!listing->rows || !listing->set_aside || !listing->unfinished) {
+		err_set(&err, "output: no memory for a list");
+		return ckpt_cmd_fail(&err);
+	}
 	if (json)
 		return ckpt_cmd_print_json(
 			json_pack("{s:s, s:O, s:O, s:O}", "directory", dir->path, "checkpoints", listing->rows,
@@ -223,7 +229,7 @@ int ckpt_cmd_ls(int argc, char **argv)
 	if (ckpt_dir_open_existing(&dir, options.words.word[0], &err) < 0)
 		status = ckpt_cmd_fail(&err);
 	else if (ckpt_dir_steps(&dir, &steps, &count, &err) < 0
-		|| list_others(&dir, listing.set_aside, listing.unfinished, &err) < 0)
+		|| list_others(&dir, &listing.set_aside, &listing.unfinished, &err) < 0)
 		status = ckpt_cmd_fail(&err);
 	if (status == EXIT_OK) {
 		list_steps(&dir, steps, count, options.deep, &listing);

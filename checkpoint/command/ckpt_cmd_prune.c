@@ -17,6 +17,7 @@
 #include "checkpoint/directory/remove.h"
 #include "checkpoint/directory/retention.h"
 #include "checkpoint/format/manifest.h"
+#include "checkpoint/format/record.h"
 #include "checkpoint/load/ckpt_check.h"
 #include "common/auto.h"
 #include "common/number.h"
@@ -106,9 +107,10 @@ static void add_step(struct pruning *p, int64_t step)
 		err_prefix(&why, "%s", entry->name);
 		const int status = ckpt_cmd_fail(&why);
 		p->status = p->status ? p->status : status;
-		json_object_set_new(p->left_alone, entry->name, json_string("it could not be checked"));
+		p->left_alone =
+			record_set(p->left_alone, entry->name, json_string("it could not be checked"));
 	} else if (verdict == CKPT_FAULTY) {
-		json_object_set_new(p->left_alone, entry->name,
+		p->left_alone = record_set(p->left_alone, entry->name,
 			json_string("it is not valid (see muster-ckpt verify)"));
 	}
 	if (!manifest)
@@ -223,16 +225,18 @@ static int print_json(struct pruning *p)
 	const char *name;
 	for (size_t i = 0; i < p->count; i++) {
 		bool gone = p->entries[i].removed;
+		json_t **list;
 		for (size_t r = 0; p->options->dry_run && r < p->picked; r++)
 			gone |= p->remove[r] == p->items[i].step;
-		json_array_append_new(gone ? removed : kept,
+		list = gone ? &removed : &kept;
+		*list = record_append(*list,
 			json_pack("{s:I, s:s, s:I, s:b, s:o}", "step", (json_int_t)p->items[i].step, "folder",
 				p->entries[i].name, "size", (json_int_t)p->entries[i].size, "pinned",
 				(int)(p->items[i].pinned || strstr(p->entries[i].stays, "pinned")),
 				"validation_loss", ckpt_cmd_number(p->items[i].validation_loss)));
 	}
-	json_object_foreach(p->left_alone, name, why)
-		json_array_append_new(left_alone, json_string(name));
+	json_object_foreach(p->left_alone, name, why) left_alone =
+		record_append(left_alone, json_string(name));
 	return ckpt_cmd_print_json(
 		json_pack("{s:s, s:b, s:o, s:o, s:o}", "directory", p->dir.path, "dry_run",
 			(int)p->options->dry_run, "removed", removed, "kept", kept, "left_alone", left_alone));

@@ -8,6 +8,7 @@
 #include "checkpoint/command/ckpt_cmd.h"
 #include "checkpoint/command/ckpt_words.h"
 #include "checkpoint/directory/pin.h"
+#include "checkpoint/format/record.h"
 #include "checkpoint/load/ckpt.h"
 #include "common/progress.h"
 
@@ -27,7 +28,7 @@ static json_t *shape_json(const struct safetensors_tensor *tensor)
 {
 	json_t *shape = json_array();
 	for (int d = 0; d < tensor->dims; d++)
-		json_array_append_new(shape, json_integer(tensor->shape[d]));
+		shape = record_append(shape, json_integer(tensor->shape[d]));
 	return shape;
 }
 
@@ -39,7 +40,7 @@ static json_t *files_json(const struct manifest *manifest)
 	char hex[HASH_HEX_SIZE];
 	for (size_t i = 0; i < manifest->file_count; i++) {
 		const struct manifest_file *file = &manifest->files[i];
-		json_array_append_new(files,
+		files = record_append(files,
 			json_pack("{s:s, s:s, s:I, s:s}", "name", file->name, "role",
 				manifest_role_name(file->role), "size", (json_int_t)file->size, "xxh3_128",
 				hash_hex(file->hash, hex)));
@@ -58,9 +59,9 @@ static json_t *tensors_json(const struct ckpt *ckpt)
 	json_t *tensors = json_array();
 	for (size_t i = 0; i < ckpt_tensor_count(ckpt); i++) {
 		json_t *tensor = tensor_json(ckpt_tensor_at(ckpt, i));
-		json_object_set_new(tensor, "state",
+		tensor = record_set(tensor, "state",
 			json_boolean(ckpt_has_state(ckpt, ckpt_tensor_at(ckpt, i)->name)));
-		json_array_append_new(tensors, tensor);
+		tensors = record_append(tensors, tensor);
 	}
 	return tensors;
 }
@@ -70,8 +71,8 @@ static json_t *state_json(const struct ckpt *ckpt)
 	json_t *tensors = json_array();
 	for (size_t i = ckpt_tensor_count(ckpt); i < ckpt_tensor_total(ckpt); i++) {
 		json_t *tensor = tensor_json(ckpt_tensor_at(ckpt, i));
-		json_object_set_new(tensor, "boxes", json_integer((json_int_t)ckpt_tensor_boxes(ckpt, i)));
-		json_array_append_new(tensors, tensor);
+		tensor = record_set(tensor, "boxes", json_integer((json_int_t)ckpt_tensor_boxes(ckpt, i)));
+		tensors = record_append(tensors, tensor);
 	}
 	return tensors;
 }
@@ -97,15 +98,11 @@ static int show_json(const struct ckpt_place *place, const struct ckpt *ckpt, co
 /* Adds a configuration value as one line. */
 static void add_value(struct ckpt_table *table, const char *name, const json_t *value)
 {
-	char *text = json_is_string(value)
-		? NULL
-		: json_dumps(value, JSON_ENCODE_ANY | JSON_COMPACT | JSON_REAL_PRECISION(9));
 	ckpt_table_add(table, "  %s", name);
-	ckpt_table_add(table, "%s",
-		json_is_string(value) ? json_string_value(value)
-			: text            ? text
-							  : "?");
-	free(text);
+	ckpt_table_take(table,
+		json_is_string(value)
+			? strdup(json_string_value(value))
+			: record_dump(value, JSON_ENCODE_ANY | JSON_COMPACT | JSON_REAL_PRECISION(9)));
 }
 
 static void show_group(const char *title, const json_t *group)
@@ -156,11 +153,9 @@ static void show_files(const struct manifest *manifest)
 static void add_tensor(struct ckpt_table *table, const struct safetensors_tensor *tensor)
 {
 	json_t *shape = shape_json(tensor);
-	char *text = json_dumps(shape, JSON_COMPACT);
 	ckpt_table_add(table, "  %s", tensor->name);
 	ckpt_table_add(table, "%s", safetensors_dtype_name(tensor->dtype));
-	ckpt_table_add(table, "%s", text ? text : "?");
-	free(text);
+	ckpt_table_take(table, record_dump(shape, JSON_COMPACT));
 	json_decref(shape);
 }
 

@@ -4,6 +4,7 @@
 #include <stdlib.h>
 
 #include "checkpoint/command/ckpt_cmd.h"
+#include "checkpoint/format/record.h"
 #include "checkpoint/load/ckpt_check.h"
 #include "common/auto.h"
 #include "common/progress.h"
@@ -71,10 +72,10 @@ static void add_fault(void *arg, const char *file, uint64_t first, uint64_t size
 	struct report *report = arg;
 	json_t *fault = json_pack("{s:s, s:s}", "file", file, "what", what);
 	if (size)
-		json_object_update_new(fault,
+		fault = record_update(fault,
 			json_pack("{s:I, s:I}", "first_byte", (json_int_t)first, "last_byte",
 				(json_int_t)(first + size - 1)));
-	json_array_append_new(report->faults, fault);
+	report->faults = record_append(report->faults, fault);
 }
 
 static void advance(void *arg, uint64_t bytes)
@@ -87,6 +88,8 @@ static void print_faults(const struct report *report)
 {
 	size_t i;
 	json_t *fault;
+	if (!report->faults)
+		printf("%s: DAMAGED; there is no memory to say where\n", report->name);
 	json_array_foreach(report->faults, i, fault)
 	{
 		const char *file = json_string_value(json_object_get(fault, "file"));
@@ -124,10 +127,11 @@ static void add_result(struct report *report, enum ckpt_verdict verdict, const s
 	json_t *result = json_pack("{s:s, s:o, s:O}", "folder", report->name, "valid", valid, "faults",
 		report->faults);
 	if (verdict == CKPT_UNKNOWN)
-		json_object_set_new(result, "why", json_string(err->text));
-	if (verdict != CKPT_GONE)
-		json_array_append(report->checkpoints, result);
-	json_decref(result);
+		result = record_set(result, "why", json_string(err->text));
+	if (verdict == CKPT_GONE)
+		json_decref(result);
+	else
+		report->checkpoints = record_append(report->checkpoints, result);
 	if (!report->options->json)
 		print_result(report, verdict, err);
 }

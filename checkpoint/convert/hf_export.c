@@ -12,6 +12,7 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "checkpoint/format/record.h"
 #include "checkpoint/save/shard_plan.h"
 #include "common/auto.h"
 #include "common/bytes.h"
@@ -187,7 +188,7 @@ static int write_shard(struct exporting *e, size_t file, struct err *err)
 	if (encode_header(e, group, &prefix, &size, err) < 0)
 		return -1;
 	for (size_t i = 0; i < group->count; i++)
-		json_object_set_new(e->weight_map, ckpt_tensor_at(e->ckpt, group->first + i)->name,
+		e->weight_map = record_set(e->weight_map, ckpt_tensor_at(e->ckpt, group->first + i)->name,
 			json_string(file_name(e, file, name)));
 	int fd = create(e, file_name(e, file, name), err);
 	if (fd < 0)
@@ -203,7 +204,7 @@ static int write_index(struct exporting *e, struct err *err)
 {
 	json_t *index = json_pack("{s:{s:I}, s:O}", "metadata", "total_size", (json_int_t)e->bytes,
 		"weight_map", e->weight_map);
-	AUTO_FREE char *text = index ? json_dumps(index, JSON_INDENT(2)) : NULL;
+	AUTO_FREE char *text = record_dump(index, JSON_INDENT(2));
 	json_decref(index);
 	return text ? write_text(e, "model.safetensors.index.json", text, err)
 				: err_set(err, "export: no memory");
@@ -211,14 +212,17 @@ static int write_index(struct exporting *e, struct err *err)
 
 static int write_config(struct exporting *e, struct err *err)
 {
-	json_t *config = json_loads(e->export->config, 0, NULL);
+	json_t *config = record_parse(e->export->config, strlen(e->export->config), 0,
+		"export: the checkpoint's config.json", err);
+	if (!config)
+		return -1;
 	if (!json_is_object(config)) {
 		json_decref(config);
 		return err_fail(err, EXIT_DATA, "export: the checkpoint's config.json is no JSON object");
 	}
-	json_object_set_new(config, "torch_dtype",
+	config = record_set(config, "torch_dtype",
 		json_string(e->export->dtype == SAFETENSORS_F32 ? "float32" : "bfloat16"));
-	AUTO_FREE char *text = json_dumps(config, JSON_INDENT(2));
+	AUTO_FREE char *text = record_dump(config, JSON_INDENT(2));
 	json_decref(config);
 	return text ? write_text(e, "config.json", text, err) : err_set(err, "export: no memory");
 }

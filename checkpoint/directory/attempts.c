@@ -33,16 +33,14 @@ static const char *const events[] = {
 /* ---- append ---- */
 
 /* Seconds since the epoch; 0: not known. */
-static void set_time(json_t *object, const char *name, double time)
+static json_t *set_time(json_t *object, const char *name, double time)
 {
-	if (time > 0)
-		json_object_set_new(object, name, json_real(time));
+	return time > 0 ? record_set(object, name, json_real(time)) : object;
 }
 
-static void set_words(json_t *object, const char *name, const char *words)
+static json_t *set_words(json_t *object, const char *name, const char *words)
 {
-	if (words[0])
-		json_object_set_new(object, name, json_string(words));
+	return words[0] ? record_set(object, name, json_string(words)) : object;
 }
 
 static json_t *encode(const struct attempts_record *record)
@@ -52,23 +50,23 @@ static json_t *encode(const struct attempts_record *record)
 		"time", time, "cluster", record->cluster, "job", (json_int_t)record->job, "attempt",
 		record->attempt, "step", (json_int_t)record->step);
 	if (record->restart)
-		json_object_set_new(object, "restart", json_integer(record->restart));
+		object = record_set(object, "restart", json_integer(record->restart));
 	if (record->event == ATTEMPTS_START) {
-		json_object_set_new(object, "world_size", json_integer(record->world_size));
-		json_object_set_new(object, "nodes", json_string(record->nodes));
-		set_words(object, "left_out", record->left_out);
-		set_words(object, "machine", record->machine);
-		set_words(object, "version", record->version);
-		set_time(object, "submitted", record->submitted);
-		set_time(object, "started", record->started);
-		set_time(object, "limit", record->limit);
+		object = record_set(object, "world_size", json_integer(record->world_size));
+		object = record_set(object, "nodes", json_string(record->nodes));
+		object = set_words(object, "left_out", record->left_out);
+		object = set_words(object, "machine", record->machine);
+		object = set_words(object, "version", record->version);
+		object = set_time(object, "submitted", record->submitted);
+		object = set_time(object, "started", record->started);
+		object = set_time(object, "limit", record->limit);
 		if (record->steps > 0)
-			json_object_set_new(object, "steps", json_integer(record->steps));
+			object = record_set(object, "steps", json_integer(record->steps));
 	} else {
-		json_object_set_new(object, "why", json_string(record->why));
+		object = record_set(object, "why", json_string(record->why));
 	}
 	if (record->event == ATTEMPTS_END)
-		json_object_set_new(object, "status", json_integer(record->status));
+		object = record_set(object, "status", json_integer(record->status));
 	return object;
 }
 
@@ -85,8 +83,7 @@ int attempts_append(const struct ckpt_dir *dir, const struct attempts_record *re
 	struct err *err)
 {
 	json_t *object = encode(record);
-	AUTO_FREE char *text =
-		object ? json_dumps(object, JSON_COMPACT | JSON_REAL_PRECISION(17)) : NULL;
+	AUTO_FREE char *text = record_dump(object, JSON_COMPACT | JSON_REAL_PRECISION(17));
 	json_decref(object);
 	if (!text)
 		return err_set(err, "attempts: couldn't encode a record");
@@ -152,24 +149,31 @@ static bool decode(const json_t *object, struct attempts_record *record)
 	return true;
 }
 
+/* 1: a record; 0: none, as another version of Muster or a crash may have left; -1: no memory. */
+static int parse_line(const char *line, size_t length, struct attempts_record *record)
+{
+	struct err why = { 0 };
+	json_t *object = record_parse(line, length, JSON_REJECT_DUPLICATES, "a line", &why);
+	bool good = object && decode(object, record);
+	json_decref(object);
+	return why.status == EXIT_LOST ? -1 : good;
+}
+
+/* A last line without its newline was never acknowledged: it does not count, even if it can be
+ * parsed. */
 int attempts_parse(const char *text, size_t size, struct attempts_record **records, size_t *count,
 	struct err *err)
 {
 	*records = NULL;
 	*count = 0;
-	for (size_t at = 0; at < size;) {
-		const char *end = memchr(text + at, '\n', size - at);
-		size_t length = end ? (size_t)(end - text) - at : size - at;
-		struct attempts_record record;
-		/* A last line without its newline was never acknowledged: it does not count, even if it can
-		 * be parsed. */
-		json_t *object = end ? json_loadb(text + at, length, JSON_REJECT_DUPLICATES, NULL) : NULL;
-		bool good = object && decode(object, &record);
-		json_decref(object);
-		at += length + 1;
-		if (!good)
+	for (const char *line = text, *end; (end = memchr(line, '\n', size - (size_t)(line - text)));
+		 line = end + 1) {
+		struct attempts_record record, *more = NULL;
+		int rc = parse_line(line, (size_t)(end - line), &record);
+		if (rc == 0)
 			continue;
-		struct attempts_record *more = realloc(*records, (*count + 1) * sizeof record);
+		if (rc > 0)
+			more = realloc(*records, (*count + 1) * sizeof record);
 		if (!more) {
 			free(*records);
 			*records = NULL;

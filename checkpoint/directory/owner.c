@@ -48,11 +48,11 @@ static char *encode(const struct owner *owner)
 		OWNER_VERSION, "cluster", owner->cluster, "job", (json_int_t)owner->job, "attempt",
 		owner->attempt, "token", owner->token, "host", owner->host, "pid", (json_int_t)owner->pid,
 		"process", owner->process, "time", owner->time, "ended", (int)owner->ended);
-	if (object && owner->restart)
-		json_object_set_new(object, "restart", json_integer(owner->restart));
-	if (object && owner->brief)
-		json_object_set_new(object, "brief", json_true());
-	char *text = object ? json_dumps(object, JSON_INDENT(1) | JSON_REAL_PRECISION(17)) : NULL;
+	if (owner->restart)
+		object = record_set(object, "restart", json_integer(owner->restart));
+	if (owner->brief)
+		object = record_set(object, "brief", json_true());
+	char *text = record_dump(object, JSON_INDENT(1) | JSON_REAL_PRECISION(17));
 	json_decref(object);
 	return text;
 }

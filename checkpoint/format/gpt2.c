@@ -128,8 +128,8 @@ static int check_member(const char *name, const json_t *value, const json_t *all
 	if (!value || json_is_null(value))
 		return 0;
 	json_array_foreach(allowed, i, one) if (json_equal(value, one)) return 0;
-	AUTO_FREE char *found = json_dumps(value, JSON_ENCODE_ANY | JSON_COMPACT);
-	AUTO_FREE char *want = json_dumps(json_array_get(allowed, 0), JSON_ENCODE_ANY | JSON_COMPACT);
+	AUTO_FREE char *found = record_dump(value, JSON_ENCODE_ANY | JSON_COMPACT);
+	AUTO_FREE char *want = record_dump(json_array_get(allowed, 0), JSON_ENCODE_ANY | JSON_COMPACT);
 	return err_fail(err, EXIT_DATA, "config.json: %s is %.100s, and muster-train only has %s", name,
 		found ? found : "?", want ? want : "?");
 }

@@ -165,7 +165,7 @@ static json_t *encode_file(const struct manifest_file *file)
 {
 	json_t *chunks = json_array();
 	for (size_t i = 0; i < file->chunk_count; i++)
-		json_array_append_new(chunks, encode_hash(file->chunks[i]));
+		chunks = record_append(chunks, encode_hash(file->chunks[i]));
 	return json_pack("{s:s, s:s, s:I, s:o, s:o}", "name", file->name, "role", roles[file->role],
 		"size", (json_int_t)file->size, "xxh3_128", encode_hash(file->hash), "chunks", chunks);
 }
@@ -202,7 +202,7 @@ static json_t *encode_object(const struct manifest *manifest)
 	snprintf(seed, sizeof seed, "%" PRIu64, manifest->seed);
 	json_t *files = json_array();
 	for (size_t i = 0; i < manifest->file_count; i++)
-		json_array_append_new(files, encode_file(&manifest->files[i]));
+		files = record_append(files, encode_file(&manifest->files[i]));
 	json_t *object = encode_format(manifest);
 	json_t *rest = json_pack("{s:I, s:i, s:s, s:i, s:f, s:s, s:I, s:o, s:o, s:O, s:O, s:i, s:o}",
 		"step", (json_int_t)manifest->step, "attempt", manifest->attempt, "token", manifest->token,
@@ -239,8 +239,7 @@ int manifest_encode(const struct manifest *manifest, char **text, size_t *size, 
 	if (fault)
 		return err_set(err, "manifest: couldn't encode it: the %s is not valid", fault);
 	json_t *object = encode_object(manifest);
-	AUTO_FREE char *body =
-		object ? json_dumps(object, JSON_INDENT(1) | JSON_REAL_PRECISION(17)) : NULL;
+	AUTO_FREE char *body = record_dump(object, JSON_INDENT(1) | JSON_REAL_PRECISION(17));
 	json_decref(object);
 	if (!body)
 		return err_set(err, "manifest: couldn't encode it: no memory");

@@ -126,7 +126,7 @@ static json_t *encode_tensor(const struct safetensors_tensor *tensor)
 {
 	json_t *shape = json_array();
 	for (int i = 0; i < tensor->dims; i++)
-		json_array_append_new(shape, json_integer(tensor->shape[i]));
+		shape = record_append(shape, json_integer(tensor->shape[i]));
 	return json_pack("{s:s, s:o, s:[I, I]}", "dtype", dtypes[tensor->dtype].name, "shape", shape,
 		"data_offsets", (json_int_t)tensor->begin, (json_int_t)tensor->end);
 }
@@ -185,7 +185,7 @@ int safetensors_encode(struct safetensors_tensor *tensors, size_t count,
 		result = err_set(err, "safetensors: couldn't encode the metadata: not UTF-8, or no memory");
 	for (size_t i = 0; result == 0 && i < count; i++)
 		result = add_tensor(header, &tensors[i], &offset, err);
-	AUTO_FREE char *text = result == 0 ? json_dumps(header, JSON_COMPACT) : NULL;
+	AUTO_FREE char *text = result == 0 ? record_dump(header, JSON_COMPACT) : NULL;
 	json_decref(header);
 	if (result < 0)
 		return -1;

@@ -7,6 +7,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "checkpoint/format/record.h"
 #include "common/auto.h"
 #include "common/bytes.h"
 
@@ -276,17 +277,17 @@ uint64_t ckpt_diff_bytes(const struct ckpt *ckpt)
 
 /* ---- configuration ---- */
 
-static void compare_json(const char *name, const json_t *a, const json_t *b, json_t *out);
+static void compare_json(const char *name, const json_t *a, const json_t *b, json_t **out);
 
 static void compare_member(const char *prefix, const char *key, const json_t *a, const json_t *b,
-	json_t *out)
+	json_t **out)
 {
 	char name[256];
 	snprintf(name, sizeof name, "%s%s%s", prefix, prefix[0] ? "." : "", key);
 	compare_json(name, a, b, out);
 }
 
-static void compare_json(const char *name, const json_t *a, const json_t *b, json_t *out)
+static void compare_json(const char *name, const json_t *a, const json_t *b, json_t **out)
 {
 	const char *key;
 	json_t *value;
@@ -295,10 +296,10 @@ static void compare_json(const char *name, const json_t *a, const json_t *b, jso
 	if (!json_is_object(a) || !json_is_object(b)) {
 		json_t *difference = json_pack("{s:s}", "name", name);
 		if (a)
-			json_object_set(difference, "a", (json_t *)a);
+			difference = record_set(difference, "a", json_incref((json_t *)a));
 		if (b)
-			json_object_set(difference, "b", (json_t *)b);
-		json_array_append_new(out, difference);
+			difference = record_set(difference, "b", json_incref((json_t *)b));
+		*out = record_append(*out, difference);
 		return;
 	}
 	json_object_foreach((json_t *)a, key, value)
@@ -310,7 +311,6 @@ static void compare_json(const char *name, const json_t *a, const json_t *b, jso
 json_t *ckpt_diff_json(const json_t *a, const json_t *b)
 {
 	json_t *out = json_array();
-	if (out)
-		compare_json("", a, b, out);
+	compare_json("", a, b, &out);
 	return out;
 }

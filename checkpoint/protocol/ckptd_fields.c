@@ -8,6 +8,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "checkpoint/format/record.h"
 #include "checkpoint/format/safetensors.h"
 #include "checkpoint/format/snapshot.h"
 #include "common/hash.h"
@@ -33,7 +34,7 @@ static json_t *encode_integers(const int64_t *values, size_t count)
 {
 	json_t *array = json_array();
 	for (size_t i = 0; i < count; i++)
-		json_array_append_new(array, json_integer(values[i]));
+		array = record_append(array, json_integer(values[i]));
 	return array;
 }
 

@@ -6,6 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "checkpoint/format/record.h"
 #include "common/bytes.h"
 
 #define AT(type, member) .offset = offsetof(struct type, member)
@@ -243,7 +244,7 @@ int ckptd_encode(const struct ckptd_message *message, char **payload, size_t *si
 	json_t *object = ckptd_fields_encode(type->fields, &message->attach, err);
 	if (!object)
 		return -1;
-	*payload = json_dumps(object, JSON_COMPACT | JSON_REAL_PRECISION(17));
+	*payload = record_dump(object, JSON_COMPACT | JSON_REAL_PRECISION(17));
 	json_decref(object);
 	if (!*payload)
 		return err_set(err, "protocol: no memory");
@@ -288,12 +289,10 @@ static int check(const struct ckptd_message *message, struct err *err)
 int ckptd_decode(enum ckptd_type type, const char *payload, size_t size,
 	struct ckptd_message *message, struct err *err)
 {
-	json_error_t why;
 	*message = (struct ckptd_message) { .type = type,
-		.json = json_loadb(payload, size, JSON_REJECT_DUPLICATES, &why) };
+		.json = record_parse(payload, size, JSON_REJECT_DUPLICATES, "the payload", err) };
 	if (!message->json)
-		return err_fail(err, EXIT_DATA, "protocol: %s: the payload is no JSON: %s",
-			types[type].name, why.text);
+		return err_prefix(err, "protocol: %s", types[type].name);
 	if (type >= CKPTD_SAVE_WRITTEN && type <= CKPTD_SAVE_FAILED)
 		message->result.outcome = (enum save_outcome)((int)type - RESULT_OFFSET);
 	if (ckptd_fields_decode(types[type].fields, message->json, &message->attach, err) == 0

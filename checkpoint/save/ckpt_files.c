@@ -11,6 +11,7 @@
 #include <string.h>
 
 #include "checkpoint/format/boxes.h"
+#include "checkpoint/format/record.h"
 #include "checkpoint/format/safetensors.h"
 #include "checkpoint/save/shard_plan.h"
 #include "common/auto.h"
@@ -251,7 +252,7 @@ static json_t *integers(const int64_t *values, int count)
 {
 	json_t *array = json_array();
 	for (int i = 0; i < count; i++)
-		json_array_append_new(array, json_integer(values[i]));
+		array = record_append(array, json_integer(values[i]));
 	return array;
 }
 
@@ -266,12 +267,12 @@ static char *boxes_text(const struct snapshot_tensor *const *order,
 		if (!tensor->box)
 			continue;
 		number++;
-		json_object_set_new(boxes, entries[i].name,
+		boxes = record_set(boxes, entries[i].name,
 			json_pack("{s:s, s:o, s:o}", "tensor", tensor->name, "shape",
 				integers(tensor->box->shape, tensor->dims), "offset",
 				integers(tensor->box->offset, tensor->dims)));
 	}
-	char *text = json_object_size(boxes) == number ? json_dumps(boxes, JSON_COMPACT) : NULL;
+	char *text = json_object_size(boxes) == number ? record_dump(boxes, JSON_COMPACT) : NULL;
 	json_decref(boxes);
 	return text;
 }
@@ -284,21 +285,21 @@ static char *sharding_text(const struct snapshot_tensor *const *order, size_t co
 	static const int64_t zeros[SAFETENSORS_DIMS];
 	json_t *entries = json_object();
 	for (size_t i = 0; i < count; i++)
-		json_object_set_new(entries, order[i]->name,
+		entries = record_set(entries, order[i]->name,
 			json_pack("{s:o}", "saved_offsets",
 				integers(order[i]->box ? order[i]->box->offset : zeros, order[i]->dims)));
-	char *text = json_object_size(entries) == count ? json_dumps(entries, JSON_COMPACT) : NULL;
+	char *text = json_object_size(entries) == count ? record_dump(entries, JSON_COMPACT) : NULL;
 	json_decref(entries);
 	return text;
 }
 
-/* Whether two of the names are the same. */
-static bool names_collide(const struct safetensors_tensor *entries, size_t count)
+/* Whether two of the names are the same; -1: no memory, or one is not UTF-8. */
+static int names_collide(const struct safetensors_tensor *entries, size_t count)
 {
 	json_t *names = json_object();
 	for (size_t i = 0; i < count; i++)
-		json_object_set_new(names, entries[i].name, json_true());
-	bool collide = json_object_size(names) < count;
+		names = record_set(names, entries[i].name, json_true());
+	const int collide = names ? json_object_size(names) < count : -1;
 	json_decref(names);
 	return collide;
 }
@@ -330,12 +331,12 @@ static int encode_header(const struct snapshot_tensor *const *order,
 	}
 	if (name_entries(order, entries, count, false, err) < 0)
 		return -1;
-	const bool several = boxes && names_collide(entries, count);
-	if (several && name_entries(order, entries, count, true, err) < 0)
+	const int several = boxes ? names_collide(entries, count) : 0;
+	if (several > 0 && name_entries(order, entries, count, true, err) < 0)
 		return -1;
 	AUTO_FREE char *text = boxes ? boxes_text(order, entries, count) : NULL;
 	AUTO_FREE char *sharding = boxes && !several ? sharding_text(order, count) : NULL;
-	if (boxes && (!text || (!several && !sharding) || names_collide(entries, count)))
+	if (boxes && (several < 0 || !text || (!several && !sharding) || names_collide(entries, count)))
 		return err_set(err,
 			"checkpoint: a tensor has the name of a box, a name is not UTF-8, or no memory");
 	struct safetensors_note notes[] = { { "format", "pt" }, { "boxes", text },
@@ -398,7 +399,7 @@ static int add_index(const struct plan *plan, struct ckpt_files *files, struct e
 	bool complete = json_object_size(map) == plan->model_tensors;
 	json_t *index =
 		json_pack("{s:{s:I}, s:o}", "metadata", "total_size", (json_int_t)total, "weight_map", map);
-	char *text = index ? json_dumps(index, JSON_INDENT(1)) : NULL;
+	char *text = record_dump(index, JSON_INDENT(1));
 	json_decref(index);
 	if (!complete) {
 		free(text);
@@ -426,12 +427,12 @@ static char *slices_text(const struct snapshot *snapshot, const struct shard_gro
 	*elements = 0;
 	for (size_t i = group->first; i < group->first + group->count; i++) {
 		const struct snapshot_slice *slice = &snapshot->slices[i];
-		json_array_append_new(slices,
+		slices = record_append(slices,
 			json_pack("[s, I, I]", slice->tensor, (json_int_t)slice->first,
 				(json_int_t)slice->count));
 		*elements += slice->count;
 	}
-	char *text = json_array_size(slices) == group->count ? json_dumps(slices, JSON_COMPACT) : NULL;
+	char *text = json_array_size(slices) == group->count ? record_dump(slices, JSON_COMPACT) : NULL;
 	json_decref(slices);
 	return text;
 }

@@ -8,10 +8,12 @@
 #include <jansson.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
 #include "checkpoint/format/manifest.h"
+#include "checkpoint/format/record.h"
 #include "checkpoint/save/ckpt_files.h"
 #include "checkpoint/save/ckpt_part.h"
 #include "checkpoint/save/pending_save.h"
@@ -36,12 +38,12 @@ struct work {
 
 static json_t *parse_group(const char *what, const char *text, struct err *err)
 {
-	json_error_t why;
-	json_t *object = text ? json_loads(text, JSON_REJECT_DUPLICATES, &why) : NULL;
-	if (!object)
-		err_set(err, "checkpoint: the snapshot's %s is not valid JSON: %s", what,
-			text ? why.text : "it is missing");
-	return object;
+	char name[60];
+	snprintf(name, sizeof name, "checkpoint: the snapshot's %s", what);
+	if (text)
+		return record_parse(text, strlen(text), JSON_REJECT_DUPLICATES, name, err);
+	err_set(err, "%s is missing", name);
+	return NULL;
 }
 
 /* Makes the manifest, except for the hashes of the files. */

@@ -206,7 +206,7 @@ static int listen_to(struct ckptd_hear *hear, struct peer *peer, struct err *err
 			break;
 	}
 	if (rc == 0 && peer->part < 0 && clock_now() - peer->since > STRANGER_SECONDS)
-		return err_fail(err, EXIT_LOST, "service: it said nothing");
+		return err_fail(err, EXIT_LOST, "service: no message came within %g s", STRANGER_SECONDS);
 	return rc;
 }
 

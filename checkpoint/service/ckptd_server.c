@@ -221,7 +221,7 @@ static int hear_visitor(struct server *server, struct visitor *visitor, struct e
 	}
 	if (rc == 0 && !visitor->waits && server->plan->listening
 		&& clock_now() - visitor->since > VISITOR_SECONDS)
-		return err_fail(err, EXIT_LOST, "service: it said nothing");
+		return err_fail(err, EXIT_LOST, "service: no message came within %g s", VISITOR_SECONDS);
 	return rc;
 }
 

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Preloaded into one of Muster's programs, it has a call fail as on a machine that has run out of
  * something: the FAIL_CALL-th of those that the program's own code makes for memory
- * (FAIL_KIND=memory) or for files, descriptors, threads and processes (FAIL_KIND=system). The
- * call's name goes to the file FAIL_LOG; with FAIL_CALL=0 none fails, and the number of calls goes
- * there when the program exits. The programs that it starts are spared. */
+ * (FAIL_KIND=memory) or for files, descriptors, connections, threads and processes
+ * (FAIL_KIND=system). The call's name goes to the file FAIL_LOG; with FAIL_CALL=0 none fails, and
+ * the number of calls goes there when the program exits. The programs that it starts are spared. */
 #define _GNU_SOURCE
 #include <dlfcn.h>
 #include <errno.h>
@@ -112,6 +112,7 @@ static bool due(enum kind kind, const char *name, const void *caller)
 #define GETS(...) CALL(MEMORY, ENOMEM, __VA_ARGS__)
 #define LACKS(...) CALL(SYSTEM, EMFILE, __VA_ARGS__)
 #define ERRS(...) CALL(SYSTEM, EIO, __VA_ARGS__)
+#define FILLS(...) CALL(SYSTEM, ENOBUFS, __VA_ARGS__)
 
 GETS(NULL, void *, malloc, (size_t size), (size))
 GETS(NULL, void *, calloc, (size_t count, size_t size), (count, size))
@@ -161,6 +162,11 @@ ERRS(-1, int, linkat, (int fd, const char *path, int to, const char *as, int fla
 ERRS(-1, int, renameat, (int fd, const char *path, int to, const char *as), (fd, path, to, as))
 ERRS(-1, int, renameat2, (int fd, const char *path, int to, const char *as, unsigned flags),
 	(fd, path, to, as, flags))
+ERRS(-1, int, fallocate, (int fd, int mode, off_t at, off_t size), (fd, mode, at, size))
+FILLS(-1, ssize_t, send, (int fd, const void *in, size_t size, int flags), (fd, in, size, flags))
+FILLS(-1, ssize_t, sendmsg, (int fd, const struct msghdr *message, int flags), (fd, message, flags))
+FILLS(-1, ssize_t, recv, (int fd, void *out, size_t size, int flags), (fd, out, size, flags))
+FILLS(-1, ssize_t, recvmsg, (int fd, struct msghdr *message, int flags), (fd, message, flags))
 ERRS(-1, ssize_t, getrandom, (void *out, size_t size, unsigned flags), (out, size, flags))
 
 /* What goes to standard error tells of a failure. */

@@ -5,6 +5,7 @@
 #include <limits.h>
 #include <stdlib.h>
 
+#include "checkpoint/format/record.h"
 #include "common/bytes.h"
 #include "trainer/model/model_graph.h"
 #include "trainer/model/model_kind.h"
@@ -264,7 +265,7 @@ double model_flops(const struct model *model)
 char *model_config_json(const struct model *model)
 {
 	json_t *json = model->methods->config_json(model);
-	char *text = json ? json_dumps(json, JSON_INDENT(2) | JSON_REAL_PRECISION(6)) : NULL;
+	char *text = record_dump(json, JSON_INDENT(2) | JSON_REAL_PRECISION(6));
 	json_decref(json);
 	return text;
 }

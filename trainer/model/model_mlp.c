@@ -9,6 +9,7 @@
 #include <stdlib.h>
 
 #include "trainer/model/model_kind.h"
+#include "checkpoint/format/record.h"
 
 #define SIZE_LIMIT (1 << 24)
 
@@ -209,8 +210,8 @@ static json_t *config_json(const struct model *model)
 	json_t *json = json_pack("{s:s, s:i, s:i, s:i, s:s, s:s, s:s}", "model_type", "mlp", "inputs",
 		c->inputs, "hidden", c->hidden, "classes", c->classes, "activation_function", "relu",
 		"weight_layout", "[in, out]", "torch_dtype", "float32");
-	if (json && c->batchnorm)
-		json_object_set_new(json, "batch_norm",
+	if (c->batchnorm)
+		json = record_set(json, "batch_norm",
 			json_pack("{s:f, s:f}", "eps", BATCHNORM_EPSILON, "momentum", BATCHNORM_MOMENTUM));
 	return json;
 }

@@ -7,6 +7,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "checkpoint/format/record.h"
 #include "common/auto.h"
 #include "common/log.h"
 #include "common/opt.h"
@@ -124,7 +125,7 @@ static char *tell(const struct run *run)
 	json_t *told = json_pack("{s:s, s:s, s:s, s:s, s:s}", "token", run->token, "config",
 		run->config_json, "numerics", run->numerics_json, "model", run->model_json, "first",
 		async_saver_address(run->saver));
-	char *text = told ? json_dumps(told, JSON_COMPACT) : NULL;
+	char *text = record_dump(told, JSON_COMPACT);
 	json_decref(told);
 	return text;
 }

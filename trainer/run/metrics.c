@@ -16,6 +16,7 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "checkpoint/format/record.h"
 #include "common/auto.h"
 #include "common/bytes.h"
 #include "common/clock.h"
@@ -141,7 +142,7 @@ int metrics_sample(struct metrics *metrics, uint64_t step, const char *text, str
 	char time[32];
 	AUTO_FREE char *line = NULL;
 	json_t *value = json_string(text);
-	AUTO_FREE char *quoted = json_dumps(value, JSON_ENCODE_ANY);
+	AUTO_FREE char *quoted = record_dump(value, JSON_ENCODE_ANY);
 	json_decref(value);
 	if (!quoted
 		|| asprintf(&line, "{\"step\": %" PRIu64 ", \"sample\": %s, \"time\": \"%s\"}\n", step,

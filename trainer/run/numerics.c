@@ -8,6 +8,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "checkpoint/format/record.h"
 #include "common/auto.h"
 #include "common/build_id.h"
 #include "common/hash.h"
@@ -25,25 +26,23 @@ json_t *numerics_record(const struct settings *settings, struct ops *ops, const 
 		native ? "native" : "canonical", "slots", (json_int_t)settings->slots, "microbatch",
 		(json_int_t)settings->microbatch, "device", ops->name, "isa", ops_cpu_isa(), "libraries",
 		ops_cpu_versions(), "build", build_id());
-	if (record && native
-		&& (json_object_set_new(record, "communicator", json_string(communicator)) < 0
-			|| json_object_set_new(record, "world_size", json_integer(comm_size(comm))) < 0
-			|| json_object_set_new(record, "bucket_mb", json_integer(settings->bucket_mb)) < 0
-			|| (settings->grad_dtype == GRAD_BF16
-				&& json_object_set_new(record, "grad_dtype", json_string("bf16")) < 0))) {
-		json_decref(record);
-		return NULL;
+	if (native) {
+		record = record_set(record, "communicator", json_string(communicator));
+		record = record_set(record, "world_size", json_integer(comm_size(comm)));
+		record = record_set(record, "bucket_mb", json_integer(settings->bucket_mb));
 	}
-	if (record && ops->device->card)
-		json_object_set_new(record, "card", json_string(ops->device->card));
-	if (record && ops->libraries)
-		json_object_set_new(record, "libraries", json_string(ops->libraries));
-	if (record && ops->algorithms) {
+	if (native && settings->grad_dtype == GRAD_BF16)
+		record = record_set(record, "grad_dtype", json_string("bf16"));
+	if (ops->device->card)
+		record = record_set(record, "card", json_string(ops->device->card));
+	if (ops->libraries)
+		record = record_set(record, "libraries", json_string(ops->libraries));
+	if (ops->algorithms) {
 		AUTO_FREE char *text = ops->algorithms(ops);
-		json_object_set_new(record, "products", json_string(text));
+		record = record_set(record, "products", json_string(text));
 	}
-	if (record && settings->batchnorm)
-		json_object_set_new(record, "world_size", json_integer(comm_size(comm)));
+	if (settings->batchnorm)
+		record = record_set(record, "world_size", json_integer(comm_size(comm)));
 	return record;
 }
 
@@ -65,7 +64,7 @@ static json_t *shorten(const json_t *record)
 		value) if (json_is_string(value) && json_string_length(value) > TEXT_TOLD)
 	{
 		hash_text(value, text, sizeof text);
-		json_object_set_new(copy, name, json_string(text));
+		copy = record_set(copy, name, json_string(text));
 	}
 	return copy;
 }
@@ -124,7 +123,7 @@ int numerics_agree(struct comm *comm, const json_t *present, bool refuse, struct
 	int size = comm_size(comm);
 	AUTO_FREE char *all = calloc((size_t)size, sizeof mine);
 	json_t *told = shorten(present);
-	AUTO_FREE char *text = told ? json_dumps(told, JSON_COMPACT | JSON_SORT_KEYS) : NULL;
+	AUTO_FREE char *text = record_dump(told, JSON_COMPACT | JSON_SORT_KEYS);
 	json_decref(told);
 	if (!all || !text)
 		return err_set(err, "numerics: out of memory");

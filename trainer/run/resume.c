@@ -7,6 +7,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "checkpoint/format/record.h"
 #include "common/auto.h"
 #include "common/bytes.h"
 #include "common/clock.h"
@@ -261,10 +262,10 @@ static int compare(struct run *run, const struct manifest *manifest, json_t *cha
 static int make_records(struct run *run, json_t *changes, struct err *err)
 {
 	json_t *record = settings_record(&run->settings, dataset_identity(run->data));
-	if (record && json_array_size(changes))
-		json_object_set(record, "changes", changes);
-	run->config_json = record ? json_dumps(record, JSON_INDENT(2)) : NULL;
-	run->numerics_json = json_dumps(run->numerics, JSON_INDENT(2));
+	if (json_array_size(changes))
+		record = record_set(record, "changes", json_incref(changes));
+	run->config_json = record_dump(record, JSON_INDENT(2));
+	run->numerics_json = record_dump(run->numerics, JSON_INDENT(2));
 	run->model_json = model_config_json(run->model);
 	json_decref(record);
 	if (!run->config_json || !run->numerics_json || !run->model_json)

@@ -8,6 +8,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "checkpoint/format/record.h"
 #include "common/io.h"
 #include "common/log.h"
 #include "common/number.h"
@@ -622,8 +623,7 @@ json_t *settings_record(const struct settings *settings, struct hash128 data)
 	json_t *schedule = opt_record(table, OPT_SCHEDULE, settings_mode(settings), settings);
 	json_t *operation = opt_record(table, OPT_OPERATION, settings_mode(settings), settings);
 	/* "o" takes over the references, even when packing fails. */
-	if (identity)
-		json_object_set_new(identity, "data", json_string(hash_hex(data, hex)));
+	identity = record_set(identity, "data", json_string(hash_hex(data, hex)));
 	return json_pack("{s:o, s:o, s:o}", "identity", identity, "schedule", schedule, "operation",
 		operation);
 }
@@ -670,9 +670,11 @@ int settings_compare(const struct settings *settings, struct hash128 data, const
 	const json_t *recorded = json_object_get(record, "identity");
 	const char *recorded_data = json_string_value(json_object_get(recorded, "data"));
 	json_t *identity = json_copy((json_t *)recorded);
+	if (recorded && !identity)
+		return err_set(err, "resume: out of memory");
 	json_object_del(identity, "data");
 	if (!json_object_get(identity, "precision")) /* written by a version that had only fp32 */
-		json_object_set_new(identity, "precision", json_string("fp32"));
+		identity = record_set(identity, "precision", json_string("fp32"));
 	int rc = opt_compare(table, OPT_IDENTITY, settings_mode(settings), identity, settings,
 		refuse_identity, &compare, err);
 	json_decref(identity);

@@ -14,6 +14,7 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "checkpoint/format/record.h"
 #include "common/auto.h"
 #include "common/clock.h"
 #include "common/io.h"
@@ -149,7 +150,7 @@ static void name_rank(struct trace_file *file, int rank)
 	char name[100];
 	snprintf(name, sizeof name, "rank %d on %.63s", rank, file->summaries[rank].node);
 	json_t *json = json_string(name);
-	AUTO_FREE char *text = json_dumps(json, JSON_ENCODE_ANY); /* NULL if the name is not UTF-8 */
+	AUTO_FREE char *text = record_dump(json, JSON_ENCODE_ANY); /* NULL if the name is not UTF-8 */
 	json_decref(json);
 	fprintf(file->out,
 		"{\"ph\": \"M\", \"pid\": %d, \"tid\": 0, \"name\": \"process_name\", \"args\": {\"name\": "

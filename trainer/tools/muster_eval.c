@@ -12,6 +12,7 @@
 #include <string.h>
 
 #include "checkpoint/convert/model_source.h"
+#include "checkpoint/format/record.h"
 #include "common/auto.h"
 #include "common/build_id.h"
 #include "common/bytes.h"
@@ -221,21 +222,19 @@ static json_t *result_of(const struct eval *e)
 		"left_out", (json_int_t)left_out(e), "seconds", e->seconds, "tokens_per_second",
 		(double)tokens_of(e) / e->seconds);
 	if (result && tokens_are_bytes(e))
-		json_object_set_new(result, "bits_per_byte", json_real(e->loss / M_LN2));
+		result = record_set(result, "bits_per_byte", json_real(e->loss / M_LN2));
 	json_t *numerics = json_pack("{s:I, s:s, s:s, s:s, s:s}", "microbatch",
 		(json_int_t)e->given->microbatch, "device", e->ops->name, "isa", ops_cpu_isa(), "libraries",
 		ops_cpu_versions(), "build", build_id());
-	json_object_set_new(result, "numerics", numerics);
-	return result;
+	return record_set(result, "numerics", numerics);
 }
 
 static int print_json(const struct eval *e, struct err *err)
 {
 	json_t *result = result_of(e);
-	const bool printed =
-		result && json_dumpf(result, stdout, JSON_INDENT(1) | JSON_REAL_PRECISION(9)) == 0;
+	AUTO_FREE char *text = record_dump(result, JSON_INDENT(1) | JSON_REAL_PRECISION(9));
+	const bool printed = text && puts(text) >= 0;
 	json_decref(result);
-	putchar('\n');
 	return printed || ferror(stdout) ? io_flush_output(err) : err_set(err, "output: out of memory");
 }
 
