@@ -44,8 +44,9 @@ const char *rdzv_provider(const struct rdzv *rdzv);
 /* Asks the launcher to end the whole job step with `status`. Returns if it can't. */
 void rdzv_abort(struct rdzv *rdzv, int status, const char *why);
 
-/* Leaves. `orderly` false if a peer is known to be lost: then nothing is waited for (no
- * PMIx_Finalize). NULL is allowed. */
+/* Leaves. `orderly` false if this rank has failed, or a peer is known to be lost: then nothing is
+ * waited for (no PMIx_Finalize), and those who meet in a folder learn of it at their next fence.
+ * NULL is allowed. */
 void rdzv_close(struct rdzv *rdzv, int orderly);
 
 /* Leaves because of a fault: logs it and, if a peer is lost, gives the other ranks two seconds to

@@ -40,6 +40,7 @@ struct file {
 	char path[600]; /* for messages */
 	int rank, world_size, fences;
 	char (*nodes)[RDZV_NODE_SIZE]; /* each rank's, "" until it was read */
+	char why[600];                 /* why a fence has failed; "": none has */
 };
 
 /* A name for this run and no other: a stale folder must never match. */
@@ -374,9 +375,11 @@ static int file_fence(void *state, double timeout, struct err *err)
 	snprintf(name, sizeof name, "%s%d", prefix, file->rank);
 	snprintf(all, sizeof all, "all.%d", file->fences);
 	file->fences++;
-	if (make_mark(file, name, err) < 0 || wait_for_all(file, prefix, all, timeout, err) < 0)
-		return -1;
-	return file->rank == 0 ? make_mark(file, all, err) : 0;
+	if (make_mark(file, name, err) == 0 && wait_for_all(file, prefix, all, timeout, err) == 0
+		&& (file->rank != 0 || make_mark(file, all, err) == 0))
+		return 0;
+	snprintf(file->why, sizeof file->why, "%s", err->text);
+	return -1;
 }
 
 static int file_get(void *state, int rank, const char *key, void **value, size_t *size,
@@ -430,7 +433,9 @@ static void file_close(void *state, int orderly)
 	struct file *file = state;
 	char name[32];
 	snprintf(name, sizeof name, "bye.%d", file->rank);
-	if (orderly && make_mark(file, name, NULL) == 0 && file->rank == 0
+	if (!orderly)
+		file_abort(file, 0, file->why[0] ? file->why : "it has ended in error");
+	else if (make_mark(file, name, NULL) == 0 && file->rank == 0
 		&& wait_for_all(file, "bye.", NULL, FAREWELL_SECONDS, NULL) == 0)
 		remove_folder(file);
 	file_free(file);

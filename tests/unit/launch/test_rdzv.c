@@ -210,7 +210,8 @@ static void a_rank_lost_later_is_named_with_its_node(void **state)
 	as_ranks(WORLD, -1, fence_without_rank_2);
 }
 
-static int abort_by_rank_1(int rank)
+/* Rank 1 leaves before the fence, where it gives its reason with an abort. */
+static int leave_as_rank_1(int rank, const char *abort, const char *told)
 {
 	struct err err = { 0 };
 	struct ident ident = ident_of(rank, WORLD);
@@ -218,21 +219,37 @@ static int abort_by_rank_1(int rank)
 	double start = clock_now();
 	if (rank == 1) {
 		CHECK(rdzv);
-		rdzv_abort(rdzv, 1, "out of tokens");
+		if (abort)
+			rdzv_abort(rdzv, 1, abort);
 		rdzv_close(rdzv, 0);
 		return 0;
 	}
 	/* Rank 1 may be gone before this one has seen that all are here. */
 	CHECK(!rdzv || rdzv_fence(rdzv, HANG_SECONDS, &err) == -1);
 	CHECK(clock_now() - start < HANG_SECONDS / 2.0);
-	CHECK(err.status == EXIT_LOST && strstr(err.text, "rank 1 gave up: out of tokens"));
+	CHECK(err.status == EXIT_LOST && strstr(err.text, told));
 	rdzv_close(rdzv, 0);
 	return 0;
+}
+
+static int abort_by_rank_1(int rank)
+{
+	return leave_as_rank_1(rank, "out of tokens", "rank 1 gave up: out of tokens");
 }
 
 static void an_abort_ends_the_fences_of_the_others(void **state)
 {
 	as_ranks(WORLD, -1, abort_by_rank_1);
+}
+
+static int end_of_rank_1(int rank)
+{
+	return leave_as_rank_1(rank, NULL, "rank 1 gave up: it has ended in error");
+}
+
+static void so_does_a_rank_that_ends_in_error(void **state)
+{
+	as_ranks(WORLD, -1, end_of_rank_1);
 }
 
 static int open_as_world_of_rank_plus_1(int rank)
@@ -438,6 +455,7 @@ int main(int argc, char **argv)
 		cmocka_unit_test_setup_teardown(a_rank_lost_later_is_named_with_its_node, set_up,
 			tear_down),
 		cmocka_unit_test_setup_teardown(an_abort_ends_the_fences_of_the_others, set_up, tear_down),
+		cmocka_unit_test_setup_teardown(so_does_a_rank_that_ends_in_error, set_up, tear_down),
 		cmocka_unit_test_setup_teardown(different_world_sizes_are_told_apart, set_up, tear_down),
 		cmocka_unit_test_setup_teardown(a_disagreement_ends_all_at_once, set_up, tear_down),
 		cmocka_unit_test_setup_teardown(the_others_can_do_without_rank_0, set_up, tear_down),
