@@ -133,10 +133,10 @@ static int survey(struct pruning *p, struct err *err)
 	p->entries = calloc(count + 1, sizeof *p->entries);
 	p->remove = calloc(count + 1, sizeof *p->remove);
 	p->left_alone = json_object();
+	for (size_t i = 0; p->items && p->entries && p->remove && i < count; i++)
+		add_step(p, steps[i]);
 	if (!p->items || !p->entries || !p->remove || !p->left_alone)
 		return err_set(err, "prune: no memory");
-	for (size_t i = 0; i < count; i++)
-		add_step(p, steps[i]);
 	p->picked = retention_pick(&p->options->policy, p->items, p->count, p->remove);
 	return 0;
 }
@@ -235,8 +235,10 @@ static int print_json(struct pruning *p)
 				(int)(p->items[i].pinned || strstr(p->entries[i].stays, "pinned")),
 				"validation_loss", ckpt_cmd_number(p->items[i].validation_loss)));
 	}
-	json_object_foreach(p->left_alone, name, why) left_alone =
-		record_append(left_alone, json_string(name));
+	json_object_foreach(p->left_alone, name, why)
+	{
+		left_alone = record_append(left_alone, json_string(name));
+	}
 	return ckpt_cmd_print_json(
 		json_pack("{s:s, s:b, s:o, s:o, s:o}", "directory", p->dir.path, "dry_run",
 			(int)p->options->dry_run, "removed", removed, "kept", kept, "left_alone", left_alone));
