@@ -178,6 +178,32 @@ END
     ls build-tests/log/*.failed-*
 }
 
+@test "a test whose job lost its script to slurmd is run again, once for each such job" {
+    cd "$BATS_TEST_TMPDIR" && mkdir logs jobs
+    # met JOB: what slurmd logs then.
+    cat >again.bats <<END
+load "$MUSTER_TOP/tests/cluster/helpers"
+cluster() { [ "\$*" != "status log" ] || echo "$PWD/logs"; }
+met() {
+    echo "[2026-11-30T02:18:06.134] _handle_stray_script: Purging vestigial job script" \\
+        "/spool/n1/job000\$1/slurm_script"
+    echo "[2026-11-30T02:18:06.228] [\$1.batch] error: execve(): /spool/n1/job000\$1/slurm_script:" \\
+        "No such file or directory"
+} >>logs/slurmd-n1.log
+setup() { :; }
+teardown() { JOBS=$PWD/jobs cluster_explain; }
+teardown_file() { :; }
+END
+    file tests 'meets it once" { [ $BATS_TEST_TRY_NUMBER = 2 ] || ! met 10; }' \
+        'meets it each time" { met 1$BATS_TEST_TRY_NUMBER; false; }' 'fails otherwise" { false; }'
+    cat tests >>again.bats
+    MUSTER_BUILD=$PWD MUSTER_SLURM_FAULTS=$PWD/faults run bats again.bats
+    echo "$output"
+    [[ $output = *"ok 1 meets it once"*"not ok 2 meets it each time"*"not ok 3 fails otherwise"* ]]
+    [ "$(grep -c '^not ok' <<<"$output")" -eq 2 ]
+    [ "$(wc -l <faults)" -eq 3 ]
+}
+
 @test "a run that is ended while it builds ends at once, and leaves nothing written by halves" {
     tree
     local mark=3$RANDOM status=0

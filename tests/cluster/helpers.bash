@@ -79,6 +79,8 @@ cluster_explain() {
         printf -- '--- %s\n' "${log##*/}"
         tail -n 12 "$log"
     done
+    # shellcheck disable=SC2034 # bats looks at it after the teardown
+    ! lost_script || BATS_TEST_RETRIES=1
     kept=$MUSTER_BUILD/log/$(basename "$BATS_TEST_FILENAME" .bats)-$BATS_TEST_NUMBER-$(date +%H%M%S)
     mkdir -p "$kept" && cp -a "$(cluster status log)" "$kept" &&
         (cd "$JOBS" && find . -maxdepth 2 \( -name '*.out' -o -name '*.log' -o -name '*.jsonl' \) \
@@ -169,6 +171,24 @@ held_up() {
     resume_drained
 }
 completing() { [ -n "$(cluster run squeue -h -t COMPLETING)" ]; }
+
+# lost_script: whether a job of which nobody has told yet never began, since slurmd removed its
+# script just then: every two minutes it looks for scripts of jobs that do not run on its node.
+lost_script() {
+    local job jobs logs
+    logs=$(cluster status log)
+    mapfile -t jobs < <(cat "$logs"/slurmd-n*.log |
+        sed -n 's|.* \[\([0-9]*\)\.batch\] error: execve(): .*/slurm_script: No such.*|\1|p')
+    for job in "${jobs[@]}"; do
+        ! grep -qx "$job" "$logs/lost-scripts" 2>/dev/null || continue
+        grep -q "_handle_stray_script: Purging .*/job0*$job/slurm_script" "$logs"/slurmd-n*.log ||
+            continue
+        echo "$job" >>"$logs/lost-scripts"
+        slurm_fault "slurmd removed the script of a job that was beginning"
+        return 0
+    done
+    return 1
+}
 
 # lost_gpus JOB: whether Slurm gave the job's next attempt no GPUs, which it may do where one of its
 # nodes has just been set DOWN. That attempt's srun has failed then, and with it the job; or it has
