@@ -187,8 +187,8 @@ cluster() { [ "\$*" != "status log" ] || echo "$PWD/logs"; }
 met() {
     echo "[2026-11-30T02:18:06.134] _handle_stray_script: Purging vestigial job script" \\
         "/spool/n1/job000\$1/slurm_script"
-    echo "[2026-11-30T02:18:06.228] [\$1.batch] error: execve(): /spool/n1/job000\$1/slurm_script:" \\
-        "No such file or directory"
+    echo "[2026-11-30T02:18:06.228] [\$1.batch] error: execve():" \\
+        "/spool/n1/job000\$1/slurm_script: No such file or directory"
 } >>logs/slurmd-n1.log
 setup() { :; }
 teardown() { JOBS=$PWD/jobs cluster_explain; }

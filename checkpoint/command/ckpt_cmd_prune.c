@@ -225,10 +225,9 @@ static int print_json(struct pruning *p)
 	const char *name;
 	for (size_t i = 0; i < p->count; i++) {
 		bool gone = p->entries[i].removed;
-		json_t **list;
 		for (size_t r = 0; p->options->dry_run && r < p->picked; r++)
 			gone |= p->remove[r] == p->items[i].step;
-		list = gone ? &removed : &kept;
+		json_t **list = gone ? &removed : &kept;
 		*list = record_append(*list,
 			json_pack("{s:I, s:s, s:I, s:b, s:o}", "step", (json_int_t)p->items[i].step, "folder",
 				p->entries[i].name, "size", (json_int_t)p->entries[i].size, "pinned",

@@ -24,14 +24,6 @@ static const struct argp argp = { .options = option_rows,
 		"Shows the newest checkpoint in DIR, that of STEP, or the one in STEPDIR: when and by whom "
 		"it was saved, the configuration, what its bits depend on, its files and tensors." };
 
-static json_t *shape_json(const struct safetensors_tensor *tensor)
-{
-	json_t *shape = json_array();
-	for (int d = 0; d < tensor->dims; d++)
-		shape = record_append(shape, json_integer(tensor->shape[d]));
-	return shape;
-}
-
 /* ---- as JSON ---- */
 
 static json_t *files_json(const struct manifest *manifest)
@@ -51,7 +43,8 @@ static json_t *files_json(const struct manifest *manifest)
 static json_t *tensor_json(const struct safetensors_tensor *tensor)
 {
 	return json_pack("{s:s, s:s, s:o}", "name", tensor->name, "dtype",
-		safetensors_dtype_name(tensor->dtype), "shape", shape_json(tensor));
+		safetensors_dtype_name(tensor->dtype), "shape",
+		record_integers(tensor->shape, tensor->dims));
 }
 
 static json_t *tensors_json(const struct ckpt *ckpt)
@@ -152,7 +145,7 @@ static void show_files(const struct manifest *manifest)
 
 static void add_tensor(struct ckpt_table *table, const struct safetensors_tensor *tensor)
 {
-	json_t *shape = shape_json(tensor);
+	json_t *shape = record_integers(tensor->shape, tensor->dims);
 	ckpt_table_add(table, "  %s", tensor->name);
 	ckpt_table_add(table, "%s", safetensors_dtype_name(tensor->dtype));
 	ckpt_table_take(table, record_dump(shape, JSON_COMPACT));

@@ -87,6 +87,14 @@ json_t *record_append(json_t *array, json_t *value)
 	return NULL;
 }
 
+json_t *record_set(json_t *object, const char *name, json_t *value)
+{
+	if (json_object_set_new(object, name, value) == 0)
+		return object;
+	json_decref(object);
+	return NULL;
+}
+
 json_t *record_update(json_t *object, json_t *more)
 {
 	if (json_object_update_new(object, more) == 0)
@@ -95,10 +103,10 @@ json_t *record_update(json_t *object, json_t *more)
 	return NULL;
 }
 
-json_t *record_set(json_t *object, const char *name, json_t *value)
+json_t *record_integers(const int64_t *values, int count)
 {
-	if (json_object_set_new(object, name, value) == 0)
-		return object;
-	json_decref(object);
-	return NULL;
+	json_t *array = json_array();
+	for (int i = 0; i < count; i++)
+		array = record_append(array, json_integer(values[i]));
+	return array;
 }

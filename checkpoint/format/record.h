@@ -6,6 +6,7 @@
 #include <jansson.h>
 #include <stdbool.h>
 #include <stddef.h>
+#include <stdint.h>
 
 #include "common/err.h"
 
@@ -33,5 +34,8 @@ json_t *record_set(json_t *object, const char *name, json_t *value);
 
 /* The same with all members of another object. */
 json_t *record_update(json_t *object, json_t *more);
+
+/* An array of them; NULL when there is no memory. */
+json_t *record_integers(const int64_t *values, int count);
 
 #endif

@@ -124,11 +124,9 @@ static json_t *encode_notes(const struct safetensors_note *notes, size_t count)
 
 static json_t *encode_tensor(const struct safetensors_tensor *tensor)
 {
-	json_t *shape = json_array();
-	for (int i = 0; i < tensor->dims; i++)
-		shape = record_append(shape, json_integer(tensor->shape[i]));
-	return json_pack("{s:s, s:o, s:[I, I]}", "dtype", dtypes[tensor->dtype].name, "shape", shape,
-		"data_offsets", (json_int_t)tensor->begin, (json_int_t)tensor->end);
+	return json_pack("{s:s, s:o, s:[I, I]}", "dtype", dtypes[tensor->dtype].name, "shape",
+		record_integers(tensor->shape, tensor->dims), "data_offsets", (json_int_t)tensor->begin,
+		(json_int_t)tensor->end);
 }
 
 static int add_tensor(json_t *header, struct safetensors_tensor *tensor, uint64_t *offset,

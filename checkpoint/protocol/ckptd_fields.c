@@ -30,22 +30,11 @@ static json_t *encode_rows(const struct ckptd_field *field, const char *row, siz
 	return array;
 }
 
-static json_t *encode_integers(const int64_t *values, size_t count)
-{
-	json_t *array = json_array();
-	for (size_t i = 0; i < count; i++)
-		array = record_append(array, json_integer(values[i]));
-	return array;
-}
-
 static json_t *encode_lines(const char *const *lines, size_t count)
 {
 	json_t *array = json_array();
 	for (size_t i = 0; i < count; i++)
-		if (json_array_append_new(array, json_string(lines[i])) < 0) {
-			json_decref(array);
-			return NULL;
-		}
+		array = record_append(array, json_string(lines[i]));
 	return array;
 }
 
@@ -86,15 +75,14 @@ static json_t *encode_field(const struct ckptd_field *field, const void *from, s
 			safetensors_dtype_name(*(const enum safetensors_dtype *)(const void *)at));
 	case FIELD_SHAPE: {
 		int count = *(const int *)(const void *)counted;
-		return count == CKPTD_NO_SHAPE
-			? json_null()
-			: encode_integers((const int64_t *)(const void *)at, (size_t)count);
+		return count == CKPTD_NO_SHAPE ? json_null()
+									   : record_integers((const int64_t *)(const void *)at, count);
 	}
 	case FIELD_OFFSETS:
 		memcpy(&integer, at, sizeof integer);
 		return integer == CKPTD_NO_OFFSET
 			? json_null()
-			: encode_integers((const int64_t *)(const void *)at, SNAPSHOT_STATES);
+			: record_integers((const int64_t *)(const void *)at, SNAPSHOT_STATES);
 	case FIELD_ROWS:
 		return encode_rows(field, *(const char *const *)(const void *)at,
 			*(const size_t *)(const void *)counted, err);

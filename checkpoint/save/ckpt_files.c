@@ -248,14 +248,6 @@ static char *entry_name(const struct snapshot_tensor *tensor, bool ranges_too)
 	return asprintf(&name, "%s%s", tensor->name, ranges) < 0 ? NULL : name;
 }
 
-static json_t *integers(const int64_t *values, int count)
-{
-	json_t *array = json_array();
-	for (int i = 0; i < count; i++)
-		array = record_append(array, json_integer(values[i]));
-	return array;
-}
-
 /* The metadata entry "boxes": {ENTRY: {"tensor": NAME, "shape": […], "offset": […]}, …}. */
 static char *boxes_text(const struct snapshot_tensor *const *order,
 	const struct safetensors_tensor *entries, size_t count)
@@ -269,8 +261,8 @@ static char *boxes_text(const struct snapshot_tensor *const *order,
 		number++;
 		boxes = record_set(boxes, entries[i].name,
 			json_pack("{s:s, s:o, s:o}", "tensor", tensor->name, "shape",
-				integers(tensor->box->shape, tensor->dims), "offset",
-				integers(tensor->box->offset, tensor->dims)));
+				record_integers(tensor->box->shape, tensor->dims), "offset",
+				record_integers(tensor->box->offset, tensor->dims)));
 	}
 	char *text = json_object_size(boxes) == number ? record_dump(boxes, JSON_COMPACT) : NULL;
 	json_decref(boxes);
@@ -287,7 +279,7 @@ static char *sharding_text(const struct snapshot_tensor *const *order, size_t co
 	for (size_t i = 0; i < count; i++)
 		entries = record_set(entries, order[i]->name,
 			json_pack("{s:o}", "saved_offsets",
-				integers(order[i]->box ? order[i]->box->offset : zeros, order[i]->dims)));
+				record_integers(order[i]->box ? order[i]->box->offset : zeros, order[i]->dims)));
 	char *text = json_object_size(entries) == count ? record_dump(entries, JSON_COMPACT) : NULL;
 	json_decref(entries);
 	return text;
