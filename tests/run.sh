@@ -362,7 +362,7 @@ left() {
 
 # test_file KIND FILE [NUMBER]: runs it, prints its line, its skips and its failures, and adds up.
 test_file() {
-    local kind=$1 name=$2 log began=${EPOCHREALTIME/./} status counts tenths
+    local kind=$1 name=$2 log began=${EPOCHREALTIME/./} status counts tenths wipe=''
     [ "$kind" = plain ] || name+=" ($kind)"
     name+=${3:+" ($3)"}
     log=$LOG/${name//[\/ ()]/-}.tap
@@ -374,12 +374,13 @@ test_file() {
     # shellcheck disable=SC2086
     set -- "$name" ${counts[0]}
     echo >>"$LOG/done"
+    # Each line by itself: the build draws its bar at any time.
+    [ -z "$terminal" ] || wipe=$'\r\033[K'
     [ "$((passed + $2 + $3 + $4))" = "$passed" ] || {
-        [ -z "$terminal" ] || printf '\r\033[K' # where the build's bar may be
         printf '%-52s %3d ok %3d not ok %3d skip %4d.%d s%s\n' "$@" $((tenths / 10)) \
             $((tenths % 10)) "$(left)"
         [ ${#counts[@]} -lt 2 ] || printf '%s\n' "${counts[@]:1}"
-    } | if [ "$3" = 0 ] && [ -n "${CI-}" ]; then cat >>"$GREEN"; else cat; fi
+    } | sed "s/^/$wipe/" | if [ "$3" = 0 ] && [ -n "${CI-}" ]; then cat >>"$GREEN"; else cat; fi
     [ "$3" = 0 ] || {
         printf '%s\n' "${counts[@]:1}" |
             sed -n "/# skip/Id; s|^    \([^#]\)|failed: $1: \1|p" >>"$FAILED"
