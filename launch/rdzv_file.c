@@ -33,6 +33,7 @@
 #define FAREWELL_SECONDS 5.0
 #define VALUE_LIMIT (64 * 1024)
 #define LINE_LIMIT 300
+#define AREA "rendezvous: " /* who hears a reason says it again */
 
 struct file {
 	int base, dir;  /* MUSTER_RDZV_DIR, and the run's folder in it */
@@ -139,14 +140,12 @@ static int rank_in_name(const char *name, const char *prefix, int world_size)
 	return rank >= 0 && rank < world_size ? rank : -1;
 }
 
-/* Returns 0, or -1 with the reason of a rank that has given up. `dir` is the run's folder. */
+/* Returns -1, with the reason of a rank that has given up. `dir` is the run's folder. */
 static int hear_abort(const struct file *file, int dir, struct err *err)
 {
 	AUTO_FREE char *text = NULL;
 	size_t size;
 	int rank, end = 0;
-	if (faccessat(dir, "abort", F_OK, 0) < 0)
-		return 0;
 	if (io_read_file(dir, "abort", 1000, &text, &size, NULL) < 0
 		|| sscanf(text, "%d %n", &rank, &end) != 1 || end == 0)
 		return err_fail(err, EXIT_LOST, "rendezvous: a rank gave up, and %s/abort doesn't say why",
@@ -163,17 +162,26 @@ static int reopen(const struct file *file, struct err *err)
 					: err_fail(err, EXIT_LOST, "rendezvous: couldn't list %s: %m", file->path);
 }
 
-/* Returns whether `name` exists, -1 if a rank has given up. */
+static bool exists(int dir, const char *name)
+{
+	return faccessat(dir, name, F_OK, 0) == 0;
+}
+
+/* Returns whether `name` exists, -1 if a rank has given up. It looks for "abort" first: a rank that
+ * gives up after this fence must not end it for those who have still to see that all have come. */
 static int look(const struct file *file, const char *name, struct err *err)
 {
 	AUTO_CLOSE int dir = reopen(file, err);
 	if (dir < 0)
 		return -1;
-	return faccessat(dir, name, F_OK, 0) == 0 ? 1 : hear_abort(file, dir, err);
+	const bool aborted = exists(dir, "abort");
+	if (exists(dir, name))
+		return 1;
+	return aborted ? hear_abort(file, dir, err) : 0;
 }
 
 /* Marks in `seen` the ranks whose PREFIX.RANK exists. Returns whether all do, -1 if a rank has
- * given up. */
+ * given up, as look. */
 static int list(const struct file *file, const char *prefix, bool *seen, struct err *err)
 {
 	int fd = reopen(file, err), count = 0;
@@ -183,6 +191,7 @@ static int list(const struct file *file, const char *prefix, bool *seen, struct 
 			close(fd);
 		return -1;
 	}
+	const bool aborted = exists(fd, "abort");
 	memset(seen, 0, (size_t)file->world_size);
 	for (struct dirent *entry; (entry = readdir(dir));) {
 		int rank = rank_in_name(entry->d_name, prefix, file->world_size);
@@ -191,7 +200,7 @@ static int list(const struct file *file, const char *prefix, bool *seen, struct 
 			count++;
 		}
 	}
-	int rc = count == file->world_size ? 1 : hear_abort(file, fd, err);
+	int rc = count == file->world_size ? 1 : aborted ? hear_abort(file, fd, err) : 0;
 	closedir(dir);
 	return rc;
 }
@@ -378,7 +387,9 @@ static int file_fence(void *state, double timeout, struct err *err)
 	if (make_mark(file, name, err) == 0 && wait_for_all(file, prefix, all, timeout, err) == 0
 		&& (file->rank != 0 || make_mark(file, all, err) == 0))
 		return 0;
-	snprintf(file->why, sizeof file->why, "%s", err->text);
+	const char *why =
+		strncmp(err->text, AREA, strlen(AREA)) == 0 ? err->text + strlen(AREA) : err->text;
+	snprintf(file->why, sizeof file->why, "%s", why);
 	return -1;
 }
 

@@ -3,6 +3,8 @@
  * choice of provider. */
 #include "config.h"
 
+#include <errno.h>
+#include <fcntl.h>
 #include <setjmp.h>
 #include <signal.h>
 #include <stdarg.h>
@@ -13,6 +15,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
+#include <sys/syscall.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -252,6 +255,41 @@ static void so_does_a_rank_that_ends_in_error(void **state)
 	as_ranks(WORLD, -1, end_of_rank_1);
 }
 
+/* The name that the next look doesn't find, though the folder has it by the time that the answer
+ * comes, and "abort" too. */
+static const char *late_name;
+
+/* In place of libc's. */
+int faccessat(int dir, const char *name, int mode, int flags)
+{
+	if (late_name && strcmp(name, late_name) == 0) {
+		late_name = NULL;
+		while (syscall(SYS_faccessat, dir, "abort", F_OK) < 0)
+			usleep(1000);
+		errno = ENOENT;
+		return -1;
+	}
+	return (int)syscall(SYS_faccessat, dir, name, mode);
+}
+
+static int leave_after_the_fence(int rank)
+{
+	struct err err = { 0 };
+	struct ident ident = ident_of(rank, WORLD);
+	struct rdzv *rdzv = rdzv_open(&ident, NULL, HANG_SECONDS, &err);
+	CHECK(rdzv);
+	late_name = rank == 2 ? "all.0" : NULL;
+	CHECK(rdzv_fence(rdzv, 0, &err) == 0);
+	CHECK(!late_name);
+	rdzv_close(rdzv, rank != 1);
+	return 0;
+}
+
+static void who_leaves_after_a_fence_does_not_end_it(void **state)
+{
+	as_ranks(WORLD, -1, leave_after_the_fence);
+}
+
 static int open_as_world_of_rank_plus_1(int rank)
 {
 	struct err err = { 0 };
@@ -456,6 +494,8 @@ int main(int argc, char **argv)
 			tear_down),
 		cmocka_unit_test_setup_teardown(an_abort_ends_the_fences_of_the_others, set_up, tear_down),
 		cmocka_unit_test_setup_teardown(so_does_a_rank_that_ends_in_error, set_up, tear_down),
+		cmocka_unit_test_setup_teardown(who_leaves_after_a_fence_does_not_end_it, set_up,
+			tear_down),
 		cmocka_unit_test_setup_teardown(different_world_sizes_are_told_apart, set_up, tear_down),
 		cmocka_unit_test_setup_teardown(a_disagreement_ends_all_at_once, set_up, tear_down),
 		cmocka_unit_test_setup_teardown(the_others_can_do_without_rank_0, set_up, tear_down),

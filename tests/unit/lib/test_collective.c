@@ -5,6 +5,7 @@
 
 #include <math.h>
 #include <setjmp.h>
+#include <signal.h>
 #include <stdarg.h>
 #include <stddef.h>
 #include <stdint.h>
@@ -16,6 +17,7 @@
 #include <cmocka.h>
 
 #include "tests/unit/files.h"
+#include "tests/unit/hang.h"
 #include "tests/unit/lib/ranks_fixture.h"
 
 #define MOST 65000
@@ -103,15 +105,27 @@ static void the_cause_comes_before_the_consequences(void **state)
 	ranks_assert(MUSTER_REQUEUE, "): it gave up with status 75", -1);
 }
 
-static int leave_out_rank_1(struct muster *muster, int rank)
+static int lose_rank_1(struct muster *muster, int rank)
 {
-	return rank == 1 ? MUSTER_LOST : muster_agree(muster, MUSTER_OK, NULL, 0.5);
+	return rank == 1 ? raise(SIGKILL) : muster_agree(muster, MUSTER_OK, NULL, 0.5);
 }
 
+/* The first whose time is up tells those who still wait. */
 static void a_rank_that_is_gone_is_named(void **state)
 {
-	ranks_run(leave_out_rank_1, false);
-	ranks_assert(MUSTER_LOST, "couldn't meet 1 of 4 ranks within 0.5 s: rank 1 (on ", 1);
+	ranks_run(lose_rank_1, false);
+	ranks_assert_each(MUSTER_LOST, "couldn't meet 1 of 4 ranks within 0.5 s: rank 1 (on ", 1);
+}
+
+static int leave_as_rank_1(struct muster *muster, int rank)
+{
+	return rank == 1 ? MUSTER_LOST : muster_agree(muster, MUSTER_OK, NULL, HANG_SECONDS);
+}
+
+static void a_rank_that_ends_in_error_is_not_waited_for(void **state)
+{
+	ranks_run(leave_as_rank_1, false);
+	ranks_assert(MUSTER_LOST, "rendezvous: rank 1 gave up: it has ended in error", 1);
 }
 
 /* ---- what can't be ---- */
@@ -180,6 +194,7 @@ int main(void)
 		cmocka_unit_test(a_failure_is_that_of_all_wherever_they_stand),
 		cmocka_unit_test(the_cause_comes_before_the_consequences),
 		cmocka_unit_test(a_rank_that_is_gone_is_named),
+		cmocka_unit_test(a_rank_that_ends_in_error_is_not_waited_for),
 		cmocka_unit_test(ranks_that_call_different_things_are_told_so),
 		cmocka_unit_test(bad_arguments_have_a_line_and_reach_nobody),
 	};
