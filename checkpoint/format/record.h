@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Checked parsing of JSON texts and of their members. */
+/* JSON: parsing that checks, and writing and building that is whole or fails, also where memory is
+ * short. */
 #ifndef MUSTER_RECORD_H
 #define MUSTER_RECORD_H
 
