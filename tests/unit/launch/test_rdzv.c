@@ -255,21 +255,21 @@ static void so_does_a_rank_that_ends_in_error(void **state)
 	as_ranks(WORLD, -1, end_of_rank_1);
 }
 
-/* The name that the next look doesn't find, though the folder has it by the time that the answer
- * comes, and "abort" too. */
+/* The next look for this name, if no rank has given up by then, doesn't find it; and the answer
+ * comes late, when the folder has the name, and "abort" too. */
 static const char *late_name;
 
 /* In place of libc's. */
 int faccessat(int dir, const char *name, int mode, int flags)
 {
-	if (late_name && strcmp(name, late_name) == 0) {
-		late_name = NULL;
-		while (syscall(SYS_faccessat, dir, "abort", F_OK) < 0)
-			usleep(1000);
-		errno = ENOENT;
-		return -1;
-	}
-	return (int)syscall(SYS_faccessat, dir, name, mode);
+	bool late = false;
+	if (late_name && strcmp(name, late_name) == 0)
+		for (late_name = NULL; syscall(SYS_faccessat, dir, "abort", F_OK) < 0; usleep(1000))
+			late = true;
+	if (!late)
+		return (int)syscall(SYS_faccessat, dir, name, mode);
+	errno = ENOENT;
+	return -1;
 }
 
 static int leave_after_the_fence(int rank)
