@@ -3,10 +3,14 @@
  * count. */
 #include "plugin/spank_requeue.h"
 
+#include <errno.h>
+#include <fnmatch.h>
 #include <stdbool.h>
 #include <stdint.h>
 #include <stdio.h>
 #include <string.h>
+#include <sys/wait.h>
+#include <unistd.h>
 
 #include "plugin/job_folder.h"
 #include "plugin/spank_end.h"
@@ -155,13 +159,20 @@ static void add_end(struct request *request, spank_t spank, const struct spank_a
 		add_breaker(request, spank, args->breaker);
 }
 
+/* Adds what names the job, which comes last. */
+static void add_job(struct request *request, spank_t spank)
+{
+	snprintf(request->job, sizeof request->job, "%u", spank_task_item(spank, S_JOB_ID));
+	snprintf(request->attempt, sizeof request->attempt, "%u", spank_task_attempt(spank));
+	add(request, request->job);
+	add(request, request->attempt);
+}
+
 static void make_request(struct request *request, spank_t spank, const struct spank_args *args,
 	int status, double when, const char *why)
 {
 	const char *node = spank_task_env("SLURMD_NODENAME", spank);
 	request->argc = 0;
-	snprintf(request->job, sizeof request->job, "%u", spank_task_item(spank, S_JOB_ID));
-	snprintf(request->attempt, sizeof request->attempt, "%u", spank_task_attempt(spank));
 	snprintf(request->step, sizeof request->step, "--step=%u",
 		spank_task_item(spank, S_JOB_STEPID));
 	snprintf(request->ended, sizeof request->ended, "--when=%.6f", when);
@@ -179,8 +190,7 @@ static void make_request(struct request *request, spank_t spank, const struct sp
 		add(request, "--lost");
 	if (lost || task_end_judge(status) == TASK_KILLED)
 		add(request, "--settle=" SETTLE_SECONDS);
-	add(request, request->job);
-	add(request, request->attempt);
+	add_job(request, spank);
 }
 
 static const char away[] = LATER_AWAY "\n", ending[] = LATER_ENDED "\n";
@@ -318,22 +328,50 @@ void spank_requeue_batch_begin(spank_t spank, const struct spank_args *args)
 	wish_mark_batch_host(args->run, spank_task_item(spank, S_JOB_ID));
 }
 
+bool spank_requeue_lost_script(spank_t spank)
+{
+	int status = 0, argc = 0;
+	char **argv = NULL;
+	return spank_get_item(spank, S_TASK_EXIT_STATUS, &status) == ESPANK_SUCCESS && WIFEXITED(status)
+		&& WEXITSTATUS(status) == ENOENT
+		&& spank_get_item(spank, S_JOB_ARGV, &argc, &argv) == ESPANK_SUCCESS && argc > 0
+		&& fnmatch("/*/slurm_script", argv[0], 0) == 0 && access(argv[0], F_OK) < 0
+		&& errno == ENOENT;
+}
+
+/* The request of a script that never began; the breaker bounds how often. */
+static void make_first_request(struct request *request, spank_t spank,
+	const struct spank_args *args)
+{
+	request->argc = 0;
+	if (args->breaker >= 0)
+		add_breaker(request, spank, args->breaker);
+	add_job(request, spank);
+}
+
 void spank_requeue_batch_end(spank_t spank, const struct spank_args *args)
 {
 	struct wish wish;
+	struct request request;
 	char output[1000];
-	const char *later;
+	char *const *argv = wish.argv;
+	const char *later, *why = NULL;
 	struct err err;
 	uint32_t job = spank_task_item(spank, S_JOB_ID);
-	if (!args->requeue
-		|| (!wish_read(args->run, job, WISH_IN_VAIN, &wish)
-			&& !wish_read(args->run, job, WISH_ASKED, &wish)))
+	if (!args->requeue)
 		return;
-	if (ask_until_answered(spank, args, wish.argv, output, sizeof output, &later, &err) < 0) {
+	if (spank_requeue_lost_script(spank)) {
+		make_first_request(&request, spank, args);
+		argv = request.argv;
+		why = "slurmd has removed the job's script before it began";
+	} else if (!wish_read(args->run, job, WISH_IN_VAIN, &wish)
+		&& !wish_read(args->run, job, WISH_ASKED, &wish))
+		return;
+	if (ask_until_answered(spank, args, argv, output, sizeof output, &later, &err) < 0) {
 		slurm_spank_log("muster: %s", err.text);
 		return;
 	}
-	relay(output, NULL);
+	relay(output, why);
 	if (!later)
 		wish_drop(args->run, job, WISH_IN_VAIN);
 }

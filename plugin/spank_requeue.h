@@ -5,6 +5,7 @@
 #define MUSTER_SPANK_REQUEUE_H
 
 #include <slurm/spank.h>
+#include <stdbool.h>
 
 #include "plugin/spank_args.h"
 
@@ -23,9 +24,14 @@ void spank_requeue_end(spank_t spank, const struct spank_args *args);
 
 /* In the batch step: before the script begins, and after it has ended. A request without an answer
  * by then, because the controller was away or slow, is repeated until there is one; the job runs
- * meanwhile. */
+ * meanwhile. A job whose script was lost is asked for, too. */
 void spank_requeue_batch_begin(spank_t spank, const struct spank_args *args);
 void spank_requeue_batch_end(spank_t spank, const struct spank_args *args);
+
+/* After the end of the batch step's task: whether the script never began, since its file was gone.
+ * slurmd removes the scripts of jobs that don't run on its node, and may take one that is about to
+ * begin for such a job (doc/slurm-releases.md). The task then ends with the error of execve. */
+bool spank_requeue_lost_script(spank_t spank);
 
 /* For the node's first task that ends this way, with its wait status and the time of its end. */
 void spank_requeue_ask(spank_t spank, const struct spank_args *args, int status, double when,

@@ -297,7 +297,8 @@ int spank_stepd_task_exit(spank_t spank)
 	int status = 0;
 	double when = clock_wall();
 	if (stepd.wanted && spank_task_item(spank, S_JOB_STEPID) == SLURM_BATCH_SCRIPT) {
-		look_for_srun(spank);
+		if (!spank_requeue_lost_script(spank))
+			look_for_srun(spank);
 		spank_requeue_batch_end(spank, &stepd.args);
 	}
 	if (!stepd.wanted || !spank_task_is_step(spank)

@@ -367,7 +367,8 @@ test_file() {
     name+=${3:+" ($3)"}
     log=$LOG/${name//[\/ ()]/-}.tap
     set_kind "$kind"
-    (run_file "$2") </dev/null >"$log" 2>&1 {lock}<&-
+    { TIMEFORMAT="%U %S $name" && time (run_file "$2") </dev/null >"$log" 2>&1 {lock}<&-; } \
+        2>>"$LOG/cpu"
     status=$?
     tenths=$(((${EPOCHREALTIME/./} - began) / 100000))
     mapfile -t counts < <(awk -v status=$status -f "$MUSTER_TOP/tests/lib/tap.awk" "$log")

@@ -6,7 +6,14 @@
 load helpers
 load requeue
 
-setup_file() { requeue_begin; }
+setup_file() {
+    MUSTER_CLUSTER_CONF="TaskProlog=$(cluster status jobs)/task-prolog" requeue_begin
+    # A task of the first $LOSE attempts begins only when there is a file for it.
+    printf '%s\n' '#!/bin/sh' '[ "${SLURM_RESTART_COUNT:-0}" -lt "${LOSE:-0}" ] || exit 0' \
+        "this=$JOBS/begins.\$SLURM_JOB_ID.\${SLURM_RESTART_COUNT:-0}" \
+        'touch $this; until [ -e $this.now ]; do sleep 0.1; done' >"$JOBS/task-prolog"
+    chmod 755 "$JOBS/task-prolog"
+}
 
 @test "a rank that fails at a preemption's SIGTERM brings the job back; at anybody else's it does not" {
     fails='[ $MUSTER_ATTEMPT = 0 ] || exit 0; trap "exit 1" TERM; echo ready; sleep 1000 & wait; exit 1'
@@ -118,6 +125,34 @@ END
     [[ $(comment "$id") = "mine, and more; $vain; muster: attempt 2 step 0 ended for good "* ]]
     job_wait "$asked" 90 COMPLETED
     [ "$(job_restarts "$asked")" = 4 ]
+}
+
+# lose_script ID ATTEMPT: removes the job's script as slurmd may, when it is about to begin.
+lose_script() {
+    local begins=$JOBS/begins.$1.$2
+    wait_for 60 test -e "$begins"
+    rm "$(cluster status dir)"/spool/n?/job"$(printf %05d "$1")"/slurm_script
+    touch "$begins.now"
+}
+
+@test "a job whose script slurmd removed before it began comes back, twice in a row at most" {
+    local words="muster: slurmd has removed the job's script before it began"
+    once=$(job --export=ALL,LOSE=1 -N1 -n1 'echo "attempt $MUSTER_ATTEMPT"')
+    always=$(job --export=ALL,LOSE=9 -N1 -n2 'echo "attempt $MUSTER_ATTEMPT"')
+    ran=$(job_submit --muster -N1 --wrap 'exit 2') # the status of a lost script
+    lose_script "$once" 0
+    for attempt in 0 1 2; do lose_script "$always" $attempt; done
+    restarted_once "$once" "$words"
+    said "$once" "muster-requeue: job $once is put back in the queue after attempt 0"
+    said "$once" "^attempt 1"
+    job_wait "$always" 120 FAILED
+    cat "$(job_output "$always")"
+    [ "$(job_restarts "$always")" = 2 ]
+    [ "$(grep -c "$words" "$(job_output "$always")")" = 3 ]
+    said "$always" "the last 3 attempts of job $always failed by themselves"
+    ! said "$always" "srun-missing\|^attempt" || false
+    job_wait "$ran" 60 FAILED
+    [ "$(job_restarts "$ran")" = 0 ]
 }
 
 @test "progress keeps a job coming back: a file that it names, and muster_progress() on another node" {
