@@ -19,7 +19,6 @@ libcommon_la_SOURCES = \
 	common/last_words.c common/last_words.h \
 	common/listen.c common/listen.h \
 	common/log.c common/log.h \
-	common/memory_limit.c common/memory_limit.h \
 	common/node_address.c common/node_address.h \
 	common/notice.c common/notice.h \
 	common/number.c common/number.h \
@@ -28,6 +27,7 @@ libcommon_la_SOURCES = \
 	common/pages.c common/pages.h \
 	common/process.c common/process.h \
 	common/progress.c common/progress.h \
+	common/record.c common/record.h \
 	common/run_as_user.c common/run_as_user.h \
 	common/siphash.c common/siphash.h \
 	common/installed.c common/installed.h \

@@ -8,6 +8,7 @@
 
 #include "common/auto.h"
 #include "common/io.h"
+#include "common/record.h"
 
 static int count_of(const struct findings *findings, enum check_severity severity)
 {
@@ -70,9 +71,9 @@ static json_t *describe(const struct finding *finding, const struct checkup *che
 	for (int i = 0; finding->tasks && i < checkup->count; i++) {
 		if (!finding->tasks[i])
 			continue;
-		json_array_append_new(ranks, json_integer(checkup->tasks[i].rank));
+		ranks = record_append(ranks, json_integer(checkup->tasks[i].rank));
 		if (strcmp(last, checkup->tasks[i].node) != 0)
-			json_array_append_new(nodes, json_string(checkup->tasks[i].node));
+			nodes = record_append(nodes, json_string(checkup->tasks[i].node));
 		last = checkup->tasks[i].node;
 	}
 	return json_pack("{s:s, s:s, s:o, s:o, s:s, s:s}", "check", finding->check->name, "severity",
@@ -88,14 +89,16 @@ int doctor_print_json(const struct findings *findings, const struct checkup *che
 	for (int severity = CHECK_ERROR; severity >= CHECK_NOTE; severity--)
 		for (int i = 0; i < findings->count; i++)
 			if ((int)findings->list[i].check->severity == severity)
-				json_array_append_new(list, describe(&findings->list[i], checkup));
+				list = record_append(list, describe(&findings->list[i], checkup));
 	json_t *object = json_pack("{s:i, s:i, s:s, s:o}", "ranks", checkup->count, "nodes",
 		nodes_of(checkup), "worst",
 		worst < 0 ? "none" : check_severity_name((enum check_severity)worst), "findings", list);
-	AUTO_FREE char *text = object ? json_dumps(object, JSON_COMPACT) : NULL;
+	AUTO_FREE char *text = record_dump(object, JSON_COMPACT);
 	json_decref(object);
 	if (!text)
-		return err_set(err, "muster-doctor: couldn't write the findings: a name is not UTF-8");
+		return err_set(err,
+			"muster-doctor: couldn't write the findings: a name is not UTF-8, or there is no "
+			"memory");
 	puts(text);
 	return io_flush_output(err);
 }

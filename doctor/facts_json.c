@@ -6,6 +6,8 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "common/record.h"
+
 enum kind { INT, BOOL, LONG, REAL, TEXT, CPUS };
 
 struct field {
@@ -115,7 +117,7 @@ char *facts_encode(const struct facts *facts, struct err *err)
 	bool good = object != NULL;
 	for (size_t i = 0; good && i < FIELD_COUNT; i++)
 		good = json_object_set_new(object, fields[i].name, encode(&fields[i], facts)) == 0;
-	char *text = good ? json_dumps(object, JSON_COMPACT | JSON_REAL_PRECISION(17)) : NULL;
+	char *text = good ? record_dump(object, JSON_COMPACT | JSON_REAL_PRECISION(17)) : NULL;
 	json_decref(object);
 	if (!text)
 		err_set(err, "facts: no memory");
@@ -157,7 +159,9 @@ static bool decode(const struct field *field, const json_t *value, struct facts 
 int facts_decode(const char *text, size_t size, struct facts *facts, struct err *err)
 {
 	int rc = 0;
-	json_t *object = json_loadb(text, size, 0, NULL);
+	json_t *object = record_parse(text, size, 0, "facts: a rank's report", err);
+	if (!object)
+		return -1;
 	if (!json_is_object(object))
 		rc = err_set(err, "facts: couldn't read a rank's report: not a JSON object");
 	for (size_t i = 0; rc == 0 && i < FIELD_COUNT; i++) {

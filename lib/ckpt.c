@@ -15,7 +15,7 @@
 #include <unistd.h>
 
 #include "checkpoint/directory/owner.h"
-#include "checkpoint/format/record.h"
+#include "common/record.h"
 #include "common/log.h"
 #include "common/notice.h"
 #include "launch/job_query.h"

@@ -12,15 +12,12 @@
 /* Copies a text that must be a JSON object; NULL stays NULL. */
 static int take_object(const char *name, const char *text, char **copy, struct err *err)
 {
-	json_error_t error;
 	*copy = NULL;
 	if (!text)
 		return 0;
-	json_t *object = json_loads(text, JSON_REJECT_DUPLICATES, &error);
-	if (!json_is_object(object))
-		return json_decref(object),
-			   err_fail(err, EXIT_USAGE, "checkpoint: couldn't use the state's %s: %s", name,
-				   object ? "it is not a JSON object" : error.text);
+	json_t *object = muster_parse_object(text, err);
+	if (!object)
+		return err_prefix(err, "checkpoint: couldn't use the state's %s", name);
 	json_decref(object);
 	*copy = strdup(text);
 	return *copy ? 0 : err_set(err, "checkpoint: out of memory");

@@ -7,6 +7,7 @@
 #include <string.h>
 
 #include "common/log.h"
+#include "common/record.h"
 #include "lib/muster_private.h"
 
 #define LONGEST_SECONDS 1e9
@@ -27,6 +28,19 @@ int muster_check_timeout(double timeout, struct err *err)
 	return err_fail(err, EXIT_USAGE,
 		"libmuster: couldn't use a timeout of %g s: give up to %g s, or 0 for the default", timeout,
 		LONGEST_SECONDS);
+}
+
+json_t *muster_parse_object(const char *text, struct err *err)
+{
+	json_t *object = record_parse(text, strlen(text), JSON_REJECT_DUPLICATES, "it", err);
+	if (object && !json_is_object(object)) {
+		json_decref(object);
+		object = NULL;
+		err_set(err, "it is not a JSON object");
+	}
+	if (!object && err->status != EXIT_LOST)
+		err->status = EXIT_USAGE;
+	return object;
 }
 
 int muster_check_given(const void *given, const char *what, struct err *err)

@@ -3,6 +3,7 @@
 #ifndef MUSTER_PRIVATE_H
 #define MUSTER_PRIVATE_H
 
+#include <jansson.h>
 #include <pthread.h>
 #include <stdbool.h>
 
@@ -50,6 +51,10 @@ int muster_failed(const struct err *err);
 int muster_check_given(const void *given, const char *what, struct err *err);
 int muster_check_timeout(double timeout, struct err *err);
 int muster_check(const struct muster *muster, double timeout, struct err *err);
+
+/* Parses a text of the program's that must be a JSON object; NULL with an error that says of "it"
+ * what is wrong. */
+json_t *muster_parse_object(const char *text, struct err *err);
 
 /* Copies a struct whose first member is its size, `given_size` bytes, into a zeroed one of
  * `whole_size` bytes. One from a program that was built with an older header may be shorter, but

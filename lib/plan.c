@@ -7,7 +7,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "checkpoint/format/record.h"
+#include "common/record.h"
 #include "common/auto.h"
 #include "lib/muster_private.h"
 
@@ -39,13 +39,8 @@ static int take_identity(struct plan *plan, const char *text, struct err *err)
 {
 	if (!text)
 		return 0;
-	plan->identity = json_loads(text, JSON_REJECT_DUPLICATES, NULL);
-	if (json_is_object(plan->identity))
-		return 0;
-	json_decref(plan->identity);
-	plan->identity = NULL;
-	return err_fail(err, EXIT_USAGE,
-		"checkpoint: couldn't use the plan: its identity is not a JSON object: %.80s", text);
+	plan->identity = muster_parse_object(text, err);
+	return plan->identity ? 0 : err_prefix(err, "checkpoint: couldn't use the plan's identity");
 }
 
 /* All of them are this rank's until the writers are known, and each can be loaded. */

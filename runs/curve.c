@@ -10,7 +10,7 @@
 #include <sys/ioctl.h>
 #include <unistd.h>
 
-#include "checkpoint/format/record.h"
+#include "common/record.h"
 #include "common/auto.h"
 #include "common/bytes.h"
 #include "runs/gnuplot.h"

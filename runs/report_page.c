@@ -7,7 +7,7 @@
 #include <string.h>
 
 #include "common/auto.h"
-#include "checkpoint/format/record.h"
+#include "common/record.h"
 #include "runs/report.h"
 
 /* Defines NAME, a string, as what the file holds. */

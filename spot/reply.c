@@ -10,6 +10,7 @@
 #include <string.h>
 
 #include "common/last_words.h"
+#include "common/record.h"
 
 static int say(struct spot_notice *notice, const char *format, ...)
 	__attribute__((format(printf, 2, 3)));
@@ -28,12 +29,11 @@ static int say(struct spot_notice *notice, const char *format, ...)
 /* The object in a reply; NULL with `err` if there is none. */
 static json_t *read_object(const char *body, size_t size, struct err *err)
 {
-	json_error_t error;
-	json_t *root = json_loadb(body, size, JSON_REJECT_DUPLICATES, &error);
-	if (root && json_is_object(root))
+	json_t *root = record_parse(body, size, JSON_REJECT_DUPLICATES, "the reply", err);
+	if (!root || json_is_object(root))
 		return root;
 	json_decref(root);
-	err_set(err, "the reply is no JSON object: %s", root ? "it is another value" : error.text);
+	err_set(err, "the reply is no JSON object");
 	return NULL;
 }
 

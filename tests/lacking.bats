@@ -22,7 +22,11 @@ setup_file() {
     muster-ckpt export whole exported
     muster-ckpt import exported imported
     head -c 4000 "$MUSTER_TOP/README.md" >text
-    ! command -v muster-generate >/dev/null || muster-tokens -q -o text.bin text
+    jq -Rc '{text: .}' text >lines
+    ! command -v muster-generate >/dev/null || {
+        muster-tokens -q -o text.bin text
+        muster-tokens -q --field text -o lines.bin lines
+    }
 }
 
 setup() {
@@ -119,6 +123,8 @@ lacked() {
     ! command -v muster-generate >/dev/null || {
         made_tokens() { cmp made text.bin; }
         made=made_tokens each_lack muster-tokens -q -o made text
+        made_lines() { cmp made lines.bin; }
+        made=made_lines each_lack muster-tokens -q --field text -o made lines
     }
     copy() { rm -rf made && cp -a whole made; }
     begin=copy

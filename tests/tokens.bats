@@ -247,14 +247,14 @@ END
         { cat lines; echo "$line"; } >bad
         complains 65 "bad: couldn't use line 2: ${words//_/ }" -o out.bin --field text bad
     done <<'END'
-it_is_no_JSON {"text": "never ends
+it_is_not_valid_JSON {"text": "never ends
 it_is_no_object [17]
 it_has_no_member_"text"_(--field) {"content": "x"}
 its_member_"text"_(--field)_is_no_text {"text": 5}
-it_is_no_JSON {"text": "x"} more
+it_is_not_valid_JSON {"text": "x"} more
 END
     printf '{"text": "\377"}\n' >bad
-    complains 65 "bad: couldn't use line 1: it is no JSON" -o out.bin --field text bad
+    complains 65 "bad: couldn't use line 1: it is not valid JSON" -o out.bin --field text bad
 }
 
 @test "shards hold the tokens of one file, and name themselves to the trainer" {

@@ -16,6 +16,7 @@
 
 #include "common/auto.h"
 #include "common/io.h"
+#include "common/record.h"
 #include "text/tokenizer_private.h"
 
 #define FILE_LIMIT ((size_t)256 << 20)
@@ -340,15 +341,14 @@ static int read_root(struct reader *reader, const json_t *root)
 
 struct tokenizer *tokenizer_parse(const char *text, size_t size, const char *name, struct err *err)
 {
-	json_error_t why;
 	struct reader reader = { .name = name, .err = err };
 	reader.tokenizer = calloc(1, sizeof *reader.tokenizer);
 	if (!reader.tokenizer) {
 		err_set(err, "tokenizer: out of memory");
 		return NULL;
 	}
-	json_t *root = json_loadb(text, size, JSON_REJECT_DUPLICATES | JSON_ALLOW_NUL, &why);
-	int rc = root ? read_root(&reader, root) : refuse(&reader, "line %d: %s", why.line, why.text);
+	json_t *root = record_parse(text, size, JSON_REJECT_DUPLICATES | JSON_ALLOW_NUL, "it", err);
+	int rc = root ? read_root(&reader, root) : err_prefix(err, "tokenizer: couldn't use %s", name);
 	json_decref(root);
 	if (rc == 0)
 		return reader.tokenizer;

@@ -13,7 +13,7 @@
 #include <time.h>
 
 #include "checkpoint/format/manifest.h"
-#include "checkpoint/format/record.h"
+#include "common/record.h"
 #include "common/auto.h"
 #include "common/io.h"
 #include "common/number.h"

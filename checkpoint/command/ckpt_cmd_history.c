@@ -7,7 +7,7 @@
 
 #include "checkpoint/command/ckpt_cmd.h"
 #include "checkpoint/command/ckpt_words.h"
-#include "checkpoint/format/record.h"
+#include "common/record.h"
 #include "common/progress.h"
 #include "runs/run.h"
 

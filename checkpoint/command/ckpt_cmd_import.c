@@ -15,7 +15,7 @@
 #include "checkpoint/directory/attempts.h"
 #include "checkpoint/directory/owner.h"
 #include "checkpoint/directory/remove.h"
-#include "checkpoint/format/record.h"
+#include "common/record.h"
 #include "checkpoint/save/ckpt_save.h"
 #include "common/auto.h"
 #include "common/progress.h"

@@ -13,7 +13,7 @@
 #include "checkpoint/command/ckpt_words.h"
 #include "checkpoint/directory/pin.h"
 #include "checkpoint/format/manifest.h"
-#include "checkpoint/format/record.h"
+#include "common/record.h"
 #include "checkpoint/load/ckpt_check.h"
 #include "common/auto.h"
 #include "common/io.h"

@@ -17,7 +17,7 @@
 #include "checkpoint/directory/remove.h"
 #include "checkpoint/directory/retention.h"
 #include "checkpoint/format/manifest.h"
-#include "checkpoint/format/record.h"
+#include "common/record.h"
 #include "checkpoint/load/ckpt_check.h"
 #include "common/auto.h"
 #include "common/number.h"

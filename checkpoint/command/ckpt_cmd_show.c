@@ -8,7 +8,7 @@
 #include "checkpoint/command/ckpt_cmd.h"
 #include "checkpoint/command/ckpt_words.h"
 #include "checkpoint/directory/pin.h"
-#include "checkpoint/format/record.h"
+#include "common/record.h"
 #include "checkpoint/load/ckpt.h"
 #include "common/progress.h"
 

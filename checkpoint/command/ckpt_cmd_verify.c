@@ -4,7 +4,7 @@
 #include <stdlib.h>
 
 #include "checkpoint/command/ckpt_cmd.h"
-#include "checkpoint/format/record.h"
+#include "common/record.h"
 #include "checkpoint/load/ckpt_check.h"
 #include "common/auto.h"
 #include "common/progress.h"

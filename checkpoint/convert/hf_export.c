@@ -12,7 +12,7 @@
 #include <string.h>
 #include <unistd.h>
 
-#include "checkpoint/format/record.h"
+#include "common/record.h"
 #include "checkpoint/save/shard_plan.h"
 #include "common/auto.h"
 #include "common/bytes.h"

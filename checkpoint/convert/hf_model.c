@@ -14,7 +14,7 @@
 #include <unistd.h>
 
 #include "checkpoint/convert/model_source.h"
-#include "checkpoint/format/record.h"
+#include "common/record.h"
 #include "checkpoint/format/safetensors.h"
 #include "common/auto.h"
 #include "common/io.h"

@@ -22,7 +22,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#include "checkpoint/format/record.h"
+#include "common/record.h"
 #include "common/auto.h"
 #include "common/clock.h"
 #include "common/hash.h"

@@ -4,7 +4,7 @@ libcheckpoint_la_SOURCES = \
 	checkpoint/format/boxes.c checkpoint/format/boxes.h \
 	checkpoint/format/gpt2.c checkpoint/format/gpt2.h \
 	checkpoint/format/manifest.c checkpoint/format/manifest.h \
-	checkpoint/format/record.c checkpoint/format/record.h \
+	checkpoint/format/memory_limit.c checkpoint/format/memory_limit.h \
 	checkpoint/format/safetensors.c checkpoint/format/safetensors.h \
 	checkpoint/format/snapshot.h \
 	checkpoint/format/snapshot_memory.c checkpoint/format/snapshot_memory.h

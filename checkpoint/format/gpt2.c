@@ -9,7 +9,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "checkpoint/format/record.h"
+#include "common/record.h"
 #include "common/auto.h"
 
 #define EPSILON 1e-5

@@ -14,7 +14,7 @@
 
 #include "common/descriptors.h"
 #include "common/io.h"
-#include "common/memory_limit.h"
+#include "checkpoint/format/memory_limit.h"
 
 #define SIZE_SEALS (F_SEAL_SHRINK | F_SEAL_GROW)
 

@@ -6,7 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "checkpoint/format/record.h"
+#include "common/record.h"
 #include "checkpoint/load/ckpt_private.h"
 
 /* ---- tensors ---- */

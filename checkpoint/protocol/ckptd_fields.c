@@ -8,7 +8,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "checkpoint/format/record.h"
+#include "common/record.h"
 #include "checkpoint/format/safetensors.h"
 #include "checkpoint/format/snapshot.h"
 #include "common/hash.h"

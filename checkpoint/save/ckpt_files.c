@@ -11,7 +11,7 @@
 #include <string.h>
 
 #include "checkpoint/format/boxes.h"
-#include "checkpoint/format/record.h"
+#include "common/record.h"
 #include "checkpoint/format/safetensors.h"
 #include "checkpoint/save/shard_plan.h"
 #include "common/auto.h"

@@ -13,7 +13,7 @@
 #include <unistd.h>
 
 #include "checkpoint/format/manifest.h"
-#include "checkpoint/format/record.h"
+#include "common/record.h"
 #include "checkpoint/save/ckpt_files.h"
 #include "checkpoint/save/ckpt_part.h"
 #include "checkpoint/save/pending_save.h"

@@ -5,7 +5,7 @@
 #include <limits.h>
 #include <stdlib.h>
 
-#include "checkpoint/format/record.h"
+#include "common/record.h"
 #include "common/bytes.h"
 #include "trainer/model/model_graph.h"
 #include "trainer/model/model_kind.h"

@@ -9,7 +9,7 @@
 #include <stdlib.h>
 
 #include "trainer/model/model_kind.h"
-#include "checkpoint/format/record.h"
+#include "common/record.h"
 
 #define SIZE_LIMIT (1 << 24)
 

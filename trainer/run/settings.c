@@ -8,7 +8,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "checkpoint/format/record.h"
+#include "common/record.h"
 #include "common/io.h"
 #include "common/log.h"
 #include "common/number.h"

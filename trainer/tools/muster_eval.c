@@ -12,7 +12,7 @@
 #include <string.h>
 
 #include "checkpoint/convert/model_source.h"
-#include "checkpoint/format/record.h"
+#include "common/record.h"
 #include "common/auto.h"
 #include "common/build_id.h"
 #include "common/bytes.h"

@@ -15,6 +15,7 @@
 
 #include "common/auto.h"
 #include "common/io.h"
+#include "common/record.h"
 
 #define READ_BYTES (1 << 20)
 
@@ -64,17 +65,14 @@ static const json_t *text_of(const json_t *object, const char *field, struct err
 	return json_is_string(text) ? text : NULL;
 }
 
-/* What can't be used is an error of status EXIT_DATA in `bad`, without the name of the place. */
+/* What can't be used is an error in `bad`, without the name of the place. */
 static int take_line(const char *line, size_t size, const char *field,
 	const struct text_taker *taker, struct err *bad, struct err *err)
 {
-	json_error_t why;
-	json_t *object = json_loadb(line, size, JSON_ALLOW_NUL, &why);
+	json_t *object = record_parse(line, size, JSON_ALLOW_NUL, "it", bad);
 	const json_t *text = object ? text_of(object, field, bad) : NULL;
 	int rc = 0;
-	if (!object)
-		err_fail(bad, EXIT_DATA, "it is no JSON: %s", why.text);
-	else if (text)
+	if (text)
 		rc = taker->add(taker->arg, json_string_value(text), json_string_length(text), err) < 0
 				|| taker->end_document(taker->arg, err) < 0
 			? -1
@@ -97,7 +95,7 @@ static int read_lines(FILE *file, const char *name, const char *field,
 			&& take_line(line, (size_t)size, field, taker, &bad, err) < 0)
 			return -1;
 		if (bad.text[0])
-			return err_fail(err, EXIT_DATA, "text: %s: couldn't use line %" PRIu64 ": %s", name,
+			return err_fail(err, bad.status, "text: %s: couldn't use line %" PRIu64 ": %s", name,
 				number, bad.text);
 		taker->progress(taker->arg, (size_t)size);
 	}

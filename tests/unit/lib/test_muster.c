@@ -409,7 +409,7 @@ static void a_plan_that_can_not_be_is_refused(void **state)
 	refuse_plan(wrong, "it has 4 tensors, and nothing says which");
 	wrong = plan;
 	wrong.identity = "[1]";
-	refuse_plan(wrong, "its identity is not a JSON object: [1]");
+	refuse_plan(wrong, "the plan's identity: it is not a JSON object");
 	wrong = plan;
 	wrong.tensors = &odd;
 	wrong.tensor_count = 1;

@@ -208,7 +208,8 @@ static void what_is_not_understood_is_refused_by_name(void **state)
 		free(text);
 	}
 	assert_null(tokenizer_parse("{", 1, "t.json", &err));
-	assert_non_null(strstr(err.text, "t.json: line 1"));
+	assert_non_null(strstr(err.text, "t.json: it is not valid JSON"));
+	assert_non_null(strstr(err.text, "(line 1, "));
 	assert_null(tokenizer_open("/nonexistent", &err));
 	assert_int_equal(err.status, EXIT_DATA);
 }

@@ -1,8 +1,8 @@
 # tests/unit/checkpoint/format/: the unit tests of checkpoint/format/.
 if HAVE_CMOCKA
-unit_tests += tests/unit/test_record
-tests_unit_test_record_SOURCES = tests/unit/checkpoint/format/test_record.c
-tests_unit_test_record_LDADD = libcheckpoint.la $(CMOCKA_LIBS)
+unit_tests += tests/unit/test_memory_limit
+tests_unit_test_memory_limit_SOURCES = tests/unit/checkpoint/format/test_memory_limit.c
+tests_unit_test_memory_limit_LDADD = libcheckpoint.la $(CMOCKA_LIBS)
 unit_tests += tests/unit/test_safetensors
 tests_unit_test_safetensors_SOURCES = tests/unit/checkpoint/format/test_safetensors.c
 tests_unit_test_safetensors_LDADD = libcheckpoint.la $(CMOCKA_LIBS)

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* JSON from a file may hold anything: these functions check it before it becomes a number or a text
  * in our structures. And jansson has to be watched where memory is short. */
-#include "checkpoint/format/record.h"
+#include "common/record.h"
 
 #include <errno.h>
 #include <stdio.h>

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Reads /proc/meminfo, and the limit and usage of this process's cgroup and all its parents (Linux,
  * Documentation/admin-guide/cgroup-v2.rst and cgroup-v1/memory.rst). */
-#include "common/memory_limit.h"
+#include "checkpoint/format/memory_limit.h"
 
 #include <inttypes.h>
 #include <stdbool.h>

@@ -12,7 +12,7 @@
 #include <string.h>
 #include <cmocka.h>
 
-#include "checkpoint/format/record.h"
+#include "common/record.h"
 
 /* Texts and names that outgrow jansson's first buffer, and numbers between them. */
 static const char text[] =

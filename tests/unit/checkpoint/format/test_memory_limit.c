@@ -11,7 +11,7 @@
 #include <cmocka.h>
 #include <sys/stat.h>
 
-#include "common/memory_limit.h"
+#include "checkpoint/format/memory_limit.h"
 #include "tests/unit/files.h"
 
 #define MB ((size_t)1 << 20)
