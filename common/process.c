@@ -65,7 +65,7 @@ bool process_wait(const struct process *process, double seconds)
 	return true;
 }
 
-void process_kill(const struct process *process)
+void process_signal(const struct process *process, int signal)
 {
 	if (process->pid <= 1)
 		return;
@@ -73,7 +73,12 @@ void process_kill(const struct process *process)
 	if (!process_runs(process))
 		return;
 	if (fd >= 0)
-		syscall(SYS_pidfd_send_signal, fd, SIGKILL, NULL, 0);
+		syscall(SYS_pidfd_send_signal, fd, signal, NULL, 0);
 	else
-		kill(process->pid, SIGKILL); /* Linux before 5.3 has no pidfd_open */
+		kill(process->pid, signal); /* Linux before 5.3 has no pidfd_open */
+}
+
+void process_kill(const struct process *process)
+{
+	process_signal(process, SIGKILL);
 }

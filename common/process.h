@@ -25,7 +25,10 @@ bool process_runs(const struct process *process);
 /* Waits until it has ended. False if it still runs after `seconds`. */
 bool process_wait(const struct process *process, double seconds);
 
-/* Kills it, and never another process that has its PID now. Does not wait until it is gone. */
+/* Sends it a signal, and never to another process that has its PID now. */
+void process_signal(const struct process *process, int signal);
+
+/* The same with SIGKILL. Does not wait until it is gone. */
 void process_kill(const struct process *process);
 
 #endif

@@ -8,6 +8,7 @@
 #include <fcntl.h>
 #include <glob.h>
 #include <limits.h>
+#include <signal.h>
 #include <stdbool.h>
 #include <stdio.h>
 #include <string.h>
@@ -39,15 +40,20 @@ static bool shares(pid_t pid, const char *what)
 		&& there.st_ino == here.st_ino;
 }
 
-/* A slurmstepd calls itself "slurmstepd: [JOB.STEP]". */
-static bool is_of_job(pid_t pid, uint32_t job)
+/* A slurmstepd calls itself "slurmstepd: [JOB.STEP]". `step`: how that of the step begins. */
+static bool is_stepd(pid_t pid, uint32_t job, const char *step)
 {
-	char path[60], title[80], wanted[40];
+	char path[60], title[80], wanted[60];
 	snprintf(path, sizeof path, "/proc/%d/cmdline", (int)pid);
-	snprintf(wanted, sizeof wanted, "slurmstepd: [%u.", (unsigned)job);
+	snprintf(wanted, sizeof wanted, "slurmstepd: [%u.%s", (unsigned)job, step);
 	return pid != getpid() && read_start(path, title, sizeof title)
 		&& strncmp(title, wanted, strlen(wanted)) == 0 && shares(pid, "exe")
 		&& shares(pid, "ns/mnt");
+}
+
+static bool is_of_job(pid_t pid, uint32_t job)
+{
+	return is_stepd(pid, job, "");
 }
 
 /* True also where the kernel does not tell. */
@@ -80,4 +86,51 @@ int left_stepd_end(uint32_t job, double seconds)
 	if (all)
 		closedir(all);
 	return ended;
+}
+
+/* ---- the script ---- */
+
+/* Whether the process comes from the job's script. */
+static bool is_of_script(pid_t pid, uint32_t job)
+{
+	if (is_of_job(pid, job))
+		return false;
+	do
+		pid = process_parent(pid);
+	while (pid > 1 && !is_stepd(pid, job, "batch]"));
+	return pid > 1;
+}
+
+static bool is_srun(pid_t pid)
+{
+	char path[60], name[20];
+	snprintf(path, sizeof path, "/proc/%d/comm", (int)pid);
+	return read_start(path, name, sizeof name) && strcmp(name, "srun\n") == 0;
+}
+
+/* Sends a signal to each process of the script, or to its sruns alone. Returns how many they are.
+ */
+static int signal_script(uint32_t job, bool only_sruns, int signal)
+{
+	int count = 0;
+	int64_t pid;
+	struct process process;
+	struct dirent *entry;
+	DIR *all = opendir("/proc");
+	while (all && (entry = readdir(all)))
+		if (number_whole(entry->d_name, 1, INT_MAX, &pid) && process_find((pid_t)pid, &process)
+			&& is_of_script((pid_t)pid, job) && (!only_sruns || is_srun((pid_t)pid))) {
+			process_signal(&process, signal);
+			count++;
+		}
+	if (all)
+		closedir(all);
+	return count;
+}
+
+int left_script_stop(uint32_t job)
+{
+	const int count = signal_script(job, false, SIGSTOP);
+	signal_script(job, true, SIGKILL);
+	return count;
 }

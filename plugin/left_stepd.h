@@ -13,4 +13,12 @@
  * those killed. */
 int left_stepd_end(uint32_t job, double seconds);
 
+/* For an attempt that Slurm has ended elsewhere while this node was cut off: stops all processes of
+ * the job's script here, which Slurm kills when it finds them, and kills each srun. An srun that
+ * lives on hears of the end of its tasks and has the controller cancel its step, by the IDs that
+ * the next attempt's step has by then; so does a child of srun's when srun is killed, unless it is
+ * stopped before. A script that lives on ends, and Slurm may take that for the end of the job.
+ * Returns the number of those processes. */
+int left_script_stop(uint32_t job);
+
 #endif

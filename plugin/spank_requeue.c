@@ -13,6 +13,7 @@
 #include <unistd.h>
 
 #include "plugin/job_folder.h"
+#include "plugin/left_stepd.h"
 #include "plugin/spank_end.h"
 #include "plugin/spank_task.h"
 #include "plugin/task_end.h"
@@ -193,7 +194,7 @@ static void make_request(struct request *request, spank_t spank, const struct sp
 	add_job(request, spank);
 }
 
-static const char away[] = LATER_AWAY "\n", ending[] = LATER_ENDED "\n";
+static const char away[] = LATER_AWAY "\n", ending[] = LATER_ENDED "\n", over[] = LATER_OVER "\n";
 
 /* Whether a text ends with that line, which is then removed. */
 static bool cut_line(char *text, const char *line)
@@ -206,7 +207,8 @@ static bool cut_line(char *text, const char *line)
 }
 
 /* Runs muster-requeue. *later is its last line if that says that it must be asked again (away,
- * ending), else NULL; the line is removed from the output. Returns -1, with `away`, if it did not
+ * ending), or that Slurm has ended the attempt without this node (over), else NULL; the line is
+ * removed from the output. Returns -1, with `away`, if it did not
  * run to its end. */
 static int ask(spank_t spank, const struct spank_args *args, char *const *request,
 	const char *deadline, double seconds, char *output, size_t size, const char **later,
@@ -224,7 +226,10 @@ static int ask(spank_t spank, const struct spank_args *args, char *const *reques
 	*later = away;
 	if (spank_task_run(spank, argv, seconds, output, size, err) < 0)
 		return -1;
-	*later = cut_line(output, away) ? away : cut_line(output, ending) ? ending : NULL;
+	*later = cut_line(output, away) ? away
+		: cut_line(output, ending)  ? ending
+		: cut_line(output, over)    ? over
+									: NULL;
 	return 0;
 }
 
@@ -290,7 +295,12 @@ static void ask_on(spank_t spank, const struct spank_args *args, char *const *re
 		return;
 	}
 	relay(output, NULL);
-	if (!later)
+	if (later == over && left_script_stop(job) > 0)
+		slurm_info(
+			"muster: job %u: what is left here of attempt %u is stopped: Slurm took this node "
+			"for lost and has gone on without it",
+			job, spank_task_attempt(spank));
+	if (!later || later == over)
 		wish_drop(args->run, job, WISH_IN_VAIN);
 }
 
@@ -316,7 +326,7 @@ void spank_requeue_ask(spank_t spank, const struct spank_args *args, int status,
 		sizeof output, &later, &err);
 	if (telling != SPANK_REQUEUE_TELL_NONE)
 		tell(spank, rc < 0 ? err.text : NULL, output, why, telling);
-	if (later)
+	if (later && later != over)
 		ask_on(spank, args, request.argv, later);
 	wish_drop(args->run, job, WISH_ASKED);
 }
@@ -372,6 +382,6 @@ void spank_requeue_batch_end(spank_t spank, const struct spank_args *args)
 		return;
 	}
 	relay(output, why);
-	if (!later)
+	if (!later || later == over)
 		wish_drop(args->run, job, WISH_IN_VAIN);
 }

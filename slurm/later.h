@@ -1,9 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The last line that muster-requeue --later prints if it has to be asked again. */
+/* The last line that muster-requeue --later prints if it has to be asked again, or if the attempt
+ * has ended on all nodes that Slurm knows of, and another has taken its place. */
 #ifndef MUSTER_LATER_H
 #define MUSTER_LATER_H
 
 #define LATER_AWAY "later: the controller is away"
 #define LATER_ENDED "later: the job is ending"
+#define LATER_OVER "over: Slurm has ended this attempt"
 
 #endif

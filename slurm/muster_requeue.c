@@ -386,6 +386,9 @@ static int act(const struct options *options, bool *left_out, struct err *err)
 	*left_out = leave_out_noted(job.comment, nodes, sizeof nodes, &attempt)
 		&& attempt < options->end.attempt;
 	int status = act_on(&job, options, err);
+	if (status == EXIT_OK && options->later && job.attempt > options->end.attempt
+		&& !job.completing)
+		fputs(LATER_OVER "\n", stderr);
 	requeue_clear(&job);
 	return status;
 }

@@ -3,6 +3,7 @@
 #include <setjmp.h>
 #include <signal.h>
 #include <stdarg.h>
+#include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 #include <stdio.h>
@@ -13,6 +14,7 @@
 
 #include <cmocka.h>
 
+#include "common/clock.h"
 #include "common/process.h"
 #include "plugin/left_stepd.h"
 #include "tests/unit/hang.h"
@@ -85,10 +87,78 @@ static void all_others_are_left_alone(void **state)
 	}
 }
 
-/* What a started copy of this program does: it tells that it runs, and stays, for ever or for a
- * moment, alone or with a child. */
+/* Stopped, or killed and not waited for: 'T' or 'Z' once that has happened. */
+static void wait_for_state(pid_t pid, char wanted)
+{
+	char path[40], state = ' ';
+	struct deadline deadline = deadline_in(HANG_SECONDS);
+	snprintf(path, sizeof path, "/proc/%d/stat", (int)pid);
+	do {
+		FILE *file = fopen(path, "r");
+		assert_non_null(file);
+		assert_int_equal(fscanf(file, "%*d (%*[^)]) %c", &state), 1);
+		fclose(file);
+	} while (state != wanted && deadline_sleep(deadline, 0.01));
+	assert_int_equal(state, wanted);
+}
+
+/* Its first child. */
+static pid_t child_of(pid_t pid)
+{
+	char path[60];
+	int child;
+	snprintf(path, sizeof path, "/proc/%d/task/%d/children", (int)pid, (int)pid);
+	FILE *file = fopen(path, "r");
+	assert_non_null(file);
+	assert_int_equal(fscanf(file, "%d", &child), 1);
+	fclose(file);
+	return child;
+}
+
+static void a_script_is_stopped_and_its_srun_killed(void **state)
+{
+	struct process batch = start(SELF, "slurmstepd: [77.batch]", "script", NULL),
+				   step = start(SELF, "slurmstepd: [77.0]", "script", NULL),
+				   other = start(SELF, "slurmstepd: [7.batch]", "script", NULL);
+	const pid_t script = child_of(batch.pid), srun = child_of(script);
+	assert_int_equal(left_script_stop(77), 2);
+	wait_for_state(script, 'T');
+	wait_for_state(srun, 'Z');
+	wait_for_state(batch.pid, 'S');
+	wait_for_state(child_of(child_of(step.pid)), 'S');
+	wait_for_state(child_of(child_of(other.pid)), 'S');
+	end(batch);
+	end(step);
+	end(other);
+}
+
+__attribute__((noreturn)) static void wait_for_ever(void)
+{
+	for (;;)
+		pause();
+}
+
+/* A child that does that. */
+static void begin(const char *child)
+{
+	if (fork() != 0)
+		return;
+	prctl(PR_SET_PDEATHSIG, SIGKILL);
+	execl(SELF, child, child, NULL);
+	_exit(1);
+}
+
+/* What a started copy of this program does: it tells that it runs, once those do that it has begun,
+ * and stays, for ever or for a moment, alone or with a child. */
 static int play(const char *part)
 {
+	const bool script = strcmp(part, "script") == 0;
+	if (script || strcmp(part, "shell") == 0) {
+		begin(script ? "shell" : "srun");
+		wait_for_ever();
+	}
+	if (strcmp(part, "srun") == 0)
+		prctl(PR_SET_NAME, "srun");
 	if (strcmp(part, "parent") == 0 && fork() == 0) {
 		prctl(PR_SET_PDEATHSIG, SIGKILL);
 		for (;;)
@@ -98,8 +168,7 @@ static int play(const char *part)
 		return 1;
 	if (strcmp(part, "leave") == 0)
 		return usleep(100000);
-	for (;;)
-		pause();
+	wait_for_ever();
 }
 
 int main(int argc, char **argv)
@@ -108,6 +177,7 @@ int main(int argc, char **argv)
 		cmocka_unit_test(those_of_the_job_are_ended),
 		cmocka_unit_test(one_that_ends_by_itself_is_waited_for),
 		cmocka_unit_test(all_others_are_left_alone),
+		cmocka_unit_test(a_script_is_stopped_and_its_srun_killed),
 	};
 	if (argc > 1)
 		return play(argv[1]);
