@@ -133,7 +133,7 @@ GET /latest/meta-data/events/recommendations/rebalance" ]
 @test "replies that are slow, malformed, refused or endless are no notices, and are told once" {
     local cloud how
     local -A malformed=([aws]="the reply is no token" [gcp]="the reply is neither TRUE nor FALSE"
-        [azure]="the reply is no JSON")
+        [azure]="the reply is not valid JSON")
     for cloud in aws gcp azure page; do
         serve $cloud
         for how in malformed endless 401 403 500 slow; do

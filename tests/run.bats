@@ -74,6 +74,7 @@ own_run() { tests/run.sh "$@" 3>&-; }
     echo "$output"
     [ "$status" -eq 0 ]
     [ "${lines[-1]}" = "3 passed, 0 failed, 0 skipped" ]
+    grep -qE '^[0-9.]+ [0-9.]+ tests/one.bats$' build-tests/log/cpu
     run own_run --no-install --repeat 2 one 'second \(of'
     echo "$output"
     [ "${lines[-1]}" = "2 passed, 0 failed, 0 skipped" ]

@@ -367,8 +367,8 @@ test_file() {
     name+=${3:+" ($3)"}
     log=$LOG/${name//[\/ ()]/-}.tap
     set_kind "$kind"
-    { TIMEFORMAT="%U %S $name" && time (run_file "$2") </dev/null >"$log" 2>&1 {lock}<&-; } \
-        2>>"$LOG/cpu"
+    TIMEFORMAT="%U %S $name"
+    { time { (run_file "$2") </dev/null >"$log" 2>&1 {lock}<&-; }; } 2>>"$LOG/cpu"
     status=$?
     tenths=$(((${EPOCHREALTIME/./} - began) / 100000))
     mapfile -t counts < <(awk -v status=$status -f "$MUSTER_TOP/tests/lib/tap.awk" "$log")
@@ -524,7 +524,7 @@ building='' built=0 terminal=''
 trap clean_up EXIT
 trap 'exit 130' INT TERM HUP
 
-mkdir -p "$LOG" && rm -f "$LOG/total" && : >"$LOG/done" &&
+mkdir -p "$LOG" && rm -f "$LOG"/{total,cpu} && : >"$LOG/done" &&
     : >"$GREEN" && : >"$FAILED" && : >"$MUSTER_SLURM_FAULTS" &&
     chmod 666 "$MUSTER_SLURM_FAULTS" || exit 1
 [ -n "$no_install" ] || packages_install build cluster tests ${ci:+lint} ${long:+lint packages} \

@@ -198,7 +198,7 @@ END
     complains 2 "tokenizer.json has no token \"<s>\" for --separator" -o x.bin -t tokenizer.json \
         -s '<s>' short
     complains 2 "--separator is a token of --tokenizer: give both" -o x.bin -s '<s>' short
-    complains 65 "couldn't use short: line 1" -o x.bin -t short short
+    complains 65 "couldn't use short: it is not valid JSON" -o x.bin -t short short
 }
 
 # ids FILE…: all tokens of these files, one a line.

@@ -65,7 +65,7 @@ job_cancel_left() {
 # what the cluster's logs, its takers and the newest job's output said last. All of them are kept
 # beside the run's own logs.
 cluster_explain() {
-    local log kept job
+    local log kept job drained
     [ -z "${BATS_TEST_COMPLETED-}" ] && [ "$(id -u)" = 0 ] || return 0
     cluster run timeout 5 squeue -a -o 'job %i %T on %N (%r)' || :
     cluster status | grep '^node:' || :
@@ -87,9 +87,12 @@ cluster_explain() {
             -exec cp --parents -t "$kept" {} +) &&
         echo "all logs of the cluster and of its jobs are kept in $kept"
     # Or the next test would wait for their nodes.
-    for job in $([ -n "${MUSTER_KEEP-}" ] || cluster run timeout 5 squeue -ah -o %A); do
+    [ -z "${MUSTER_KEEP-}" ] || return 0
+    for job in $(cluster run timeout 5 squeue -ah -o %A); do
         cluster run --user root timeout 20 scancel "$job" || :
     done
+    drained=$(cluster run timeout 5 sinfo -ht drain -o %N) && [ -n "$drained" ] &&
+        cluster run --user root timeout 20 scontrol update NodeName="$drained" State=RESUME || :
 }
 
 # "${BOUNDED[@]}" COMMAND…: under salloc, which takes a killed command for the user's wish and ends
