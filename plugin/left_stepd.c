@@ -69,17 +69,24 @@ static bool has_child(pid_t pid)
 	return child;
 }
 
+/* The next process of the open folder /proc; false after the last, or if `all` is NULL. */
+static bool next_process(DIR *all, struct process *process)
+{
+	int64_t pid;
+	for (struct dirent *entry; all && (entry = readdir(all));)
+		if (number_whole(entry->d_name, 1, INT_MAX, &pid) && process_find((pid_t)pid, process))
+			return true;
+	return false;
+}
+
 int left_stepd_end(uint32_t job, double seconds)
 {
 	int ended = 0;
-	int64_t pid;
 	struct process process;
-	struct dirent *entry;
 	DIR *all = opendir("/proc");
-	while (all && (entry = readdir(all)))
-		if (number_whole(entry->d_name, 1, INT_MAX, &pid) && process_find((pid_t)pid, &process)
-			&& is_of_job((pid_t)pid, job) && !is_of_job(process_parent((pid_t)pid), job)
-			&& !process_wait(&process, seconds) && !has_child((pid_t)pid)) {
+	while (next_process(all, &process))
+		if (is_of_job(process.pid, job) && !is_of_job(process_parent(process.pid), job)
+			&& !process_wait(&process, seconds) && !has_child(process.pid)) {
 			process_kill(&process);
 			ended++;
 		}
@@ -113,13 +120,10 @@ static bool is_srun(pid_t pid)
 static int signal_script(uint32_t job, bool only_sruns, int signal)
 {
 	int count = 0;
-	int64_t pid;
 	struct process process;
-	struct dirent *entry;
 	DIR *all = opendir("/proc");
-	while (all && (entry = readdir(all)))
-		if (number_whole(entry->d_name, 1, INT_MAX, &pid) && process_find((pid_t)pid, &process)
-			&& is_of_script((pid_t)pid, job) && (!only_sruns || is_srun((pid_t)pid))) {
+	while (next_process(all, &process))
+		if (is_of_script(process.pid, job) && (!only_sruns || is_srun(process.pid))) {
 			process_signal(&process, signal);
 			count++;
 		}

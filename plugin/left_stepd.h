@@ -1,5 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* A slurmstepd that remains when slurmd takes its step for ended, before Slurm 25.05.4: its PMIx
+/* What an attempt that Slurm takes for ended has left on this node, and would end the job's next
+ * one with: its slurmstepds, and its script.
+ *
+ * A slurmstepd that remains when slurmd takes its step for ended, before Slurm 25.05.4: its PMIx
  * server still asks a lost node, for half a minute (doc/slurm-releases.md). When it ends at last it
  * reports the end of its step by the step's IDs. A requeued job has the same IDs again, and Slurm
  * ends the step that has them by then: that of the next attempt. */

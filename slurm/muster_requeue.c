@@ -111,7 +111,7 @@ static const struct argp_option option_table[] = {
 	{ "later", KEY_LATER, NULL, 0,
 		"print the line \"" LATER_AWAY "\" where the controller was not reached, and \"" LATER_ENDED
 		"\" where the job can be put back when nothing of it is left on its nodes, and don't wait "
-		"for that",
+		"for that; the line \"" LATER_OVER "\" where a later attempt has taken this one's place",
 		0 },
 	{ "leaving", KEY_LEAVING, NULL, 0,
 		"with --node: a cloud is about to take that node away, so the next attempt is not to start "
