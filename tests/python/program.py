@@ -102,6 +102,8 @@ def parse():
         "--sum", action="store_true", help="add gradients in rank order, without DDP"
     )
     parser.add_argument("--pause", type=float, default=0.0, help="seconds a step")
+    parser.add_argument("--linger", type=int, default=sys.maxsize,
+                        help="the step after which each takes half a second more")  # fmt: skip
     parser.add_argument("--stop-at", type=int, default=0)
     parser.add_argument("--die-after", type=int, default=0,
                         help="steps, after which rank 0 saves and kills all ranks")  # fmt: skip
@@ -279,7 +281,7 @@ def main():
         scheduler.step()
         average.update_parameters(model)
         run.log({"loss": loss, "samples": len(samples)})
-        time.sleep(args.pause)
+        time.sleep(args.pause + 0.5 * (run.step >= args.linger))
         while is_held(run.step + 1) and not muster.process.notice():
             time.sleep(0.05)
         if run.step + 1 == args.stop_at:

@@ -150,6 +150,14 @@ class Case(unittest.TestCase):
         self._started.append(ranks)
         return ranks
 
+    def start_and_wait(self, steps, *options, count=1):
+        """Until the run has done so many steps more. It goes on, and is far from its end though
+        what comes next comes late."""
+        step = last_step(self.place) + steps
+        ranks = self.start(*options, "--linger", step + 1, count=count)
+        ranks.wait_for_step(step)
+        return ranks
+
     def run_program(self, program, count, *options, run="run", status=0):
         """Another program than program.py, to its end."""
         words = ["--run", pathlib.Path(self.place, run), *options]

@@ -83,6 +83,17 @@ class Step(unittest.TestCase):
             self.assertEqual(self.phases.begun, self.expected)
 
 
+class Several(unittest.TestCase):
+    def test_a_slow_rank_is_named_once_each_time_it_stays_slow(self):
+        stragglers = Stragglers(types.SimpleNamespace(world_size=3, node="n{}".format))
+        slow, quick = [0.1, 0.5, 0.1], [0.1, 0.1, 0.1]
+        pattern = [slow, quick, slow, slow, slow, slow, quick, slow, slow, [0.01, 0.014, 0.01]]
+        lines = [stragglers._compare(32 * i, times) for i, times in enumerate(pattern)]
+        self.assertEqual([len(some) for some in lines], [0, 0, 0, 1, 0, 0, 0, 0, 1, 0])
+        line = "^rank 1 on n1 is slow: .* 500 ms, 5.0 times .*since step 33:"
+        self.assertRegex(lines[3][0], line)
+
+
 class Alone(unittest.TestCase):
     def test_one_rank_keeps_no_times(self):
         stragglers = Stragglers(types.SimpleNamespace(world_size=1))
