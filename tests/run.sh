@@ -315,7 +315,7 @@ end_lost_watchdogs() {
 # Where the lines of files without a failure wait in CI, which may keep only the first lines of a
 # run: those are of failures.
 GREEN=$LOG/green
-# The failures of the run, a line each.
+# The failures of the run, each with the few lines that tell most: CI may keep only the last lines.
 FAILED=$LOG/failed
 
 # run_file FILE: one test file; its TAP goes to standard output. In --long the sanitizers share the
@@ -384,7 +384,7 @@ test_file() {
     } | sed "s/^/$wipe/" | if [ "$3" = 0 ] && [ -n "${CI-}" ]; then cat >>"$GREEN"; else cat; fi
     [ "$3" = 0 ] || {
         printf '%s\n' "${counts[@]:1}" |
-            sed -n "/# skip/Id; s|^    \([^#]\)|failed: $1: \1|p" >>"$FAILED"
+            awk -v file="$1" -f "$MUSTER_TOP/tests/lib/failures.awk" >>"$FAILED"
         cp "$log" "$log.failed-$(date +%H%M%S)"
     }
     passed=$((passed + $2)) failed=$((failed + $3)) skipped=$((skipped + $4))
