@@ -97,15 +97,16 @@ int left_stepd_end(uint32_t job, double seconds)
 
 /* ---- the script ---- */
 
-/* Whether the process comes from the job's script. */
-static bool is_of_script(pid_t pid, uint32_t job)
+/* Whether the process comes from the script of the attempt that `step` is of. */
+static bool is_of_script(pid_t pid, uint32_t job, const struct process *step)
 {
+	struct process batch;
 	if (is_of_job(pid, job))
 		return false;
 	do
 		pid = process_parent(pid);
 	while (pid > 1 && !is_stepd(pid, job, "batch]"));
-	return pid > 1;
+	return pid > 1 && process_find(pid, &batch) && batch.start <= step->start;
 }
 
 static bool is_srun(pid_t pid)
@@ -117,13 +118,13 @@ static bool is_srun(pid_t pid)
 
 /* Sends a signal to each process of the script, or to its sruns alone. Returns how many they are.
  */
-static int signal_script(uint32_t job, bool only_sruns, int signal)
+static int signal_script(uint32_t job, const struct process *step, bool only_sruns, int signal)
 {
 	int count = 0;
 	struct process process;
 	DIR *all = opendir("/proc");
 	while (next_process(all, &process))
-		if (is_of_script(process.pid, job) && (!only_sruns || is_srun(process.pid))) {
+		if (is_of_script(process.pid, job, step) && (!only_sruns || is_srun(process.pid))) {
 			process_signal(&process, signal);
 			count++;
 		}
@@ -132,9 +133,12 @@ static int signal_script(uint32_t job, bool only_sruns, int signal)
 	return count;
 }
 
-int left_script_stop(uint32_t job)
+int left_script_stop(uint32_t job, pid_t step)
 {
-	const int count = signal_script(job, false, SIGSTOP);
-	signal_script(job, true, SIGKILL);
+	struct process process;
+	if (!process_find(step, &process))
+		return 0;
+	const int count = signal_script(job, &process, false, SIGSTOP);
+	signal_script(job, &process, true, SIGKILL);
 	return count;
 }

@@ -270,6 +270,17 @@ static int ask_until_answered(spank_t spank, const struct spank_args *args, char
 	return 0;
 }
 
+/* Slurm has ended this attempt while the node was lost, and knows of nothing that is left of it. */
+static void stop_left(spank_t spank)
+{
+	uint32_t job = spank_task_item(spank, S_JOB_ID);
+	if (left_script_stop(job, getpid()) > 0)
+		slurm_info(
+			"muster: job %u: what is left here of attempt %u is stopped: Slurm took this node "
+			"for lost and has gone on without it",
+			job, spank_task_attempt(spank));
+}
+
 /* The requeue could not be asked for in the time that a task's end may take. If the controller is
  * away, this end waits on: srun would learn of it and have the controller kill the other ranks. If
  * srun ends anyway, the end of the script asks. */
@@ -295,11 +306,8 @@ static void ask_on(spank_t spank, const struct spank_args *args, char *const *re
 		return;
 	}
 	relay(output, NULL);
-	if (later == over && left_script_stop(job) > 0)
-		slurm_info(
-			"muster: job %u: what is left here of attempt %u is stopped: Slurm took this node "
-			"for lost and has gone on without it",
-			job, spank_task_attempt(spank));
+	if (later == over)
+		stop_left(spank);
 	if (!later || later == over)
 		wish_drop(args->run, job, WISH_IN_VAIN);
 }
@@ -326,7 +334,9 @@ void spank_requeue_ask(spank_t spank, const struct spank_args *args, int status,
 		sizeof output, &later, &err);
 	if (telling != SPANK_REQUEUE_TELL_NONE)
 		tell(spank, rc < 0 ? err.text : NULL, output, why, telling);
-	if (later && later != over)
+	if (later == over)
+		stop_left(spank);
+	else if (later)
 		ask_on(spank, args, request.argv, later);
 	wish_drop(args->run, job, WISH_ASKED);
 }

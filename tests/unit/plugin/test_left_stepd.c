@@ -121,7 +121,7 @@ static void a_script_is_stopped_and_its_srun_killed(void **state)
 				   step = start(SELF, "slurmstepd: [77.0]", "script", NULL),
 				   other = start(SELF, "slurmstepd: [7.batch]", "script", NULL);
 	const pid_t script = child_of(batch.pid), srun = child_of(script);
-	assert_int_equal(left_script_stop(77), 2);
+	assert_int_equal(left_script_stop(77, step.pid), 2);
 	wait_for_state(script, 'T');
 	wait_for_state(srun, 'Z');
 	wait_for_state(batch.pid, 'S');
@@ -130,6 +130,22 @@ static void a_script_is_stopped_and_its_srun_killed(void **state)
 	end(batch);
 	end(step);
 	end(other);
+}
+
+/* Slurm may give the next attempt the same node while a step of the one before is not gone yet. */
+static void the_script_of_the_next_attempt_goes_on(void **state)
+{
+	struct process step = start(SELF, "slurmstepd: [77.0]", "stay", NULL), next;
+	for (;; end(next)) {
+		next = start(SELF, "slurmstepd: [77.batch]", "script", NULL);
+		if (next.start > step.start)
+			break;
+	}
+	assert_int_equal(left_script_stop(77, step.pid), 0);
+	wait_for_state(child_of(next.pid), 'S');
+	wait_for_state(child_of(child_of(next.pid)), 'S');
+	end(next);
+	end(step);
 }
 
 __attribute__((noreturn)) static void wait_for_ever(void)
@@ -178,6 +194,7 @@ int main(int argc, char **argv)
 		cmocka_unit_test(one_that_ends_by_itself_is_waited_for),
 		cmocka_unit_test(all_others_are_left_alone),
 		cmocka_unit_test(a_script_is_stopped_and_its_srun_killed),
+		cmocka_unit_test(the_script_of_the_next_attempt_goes_on),
 	};
 	if (argc > 1)
 		return play(argv[1]);
