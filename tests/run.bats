@@ -235,6 +235,7 @@ END
     fi
     for name in one cluster/two; do
         file tests/$name.bats "waits\" { cd \"\$BATS_TEST_TMPDIR\"; $mounts
+            [ $name != one ] || mktemp -d
             touch \"\$MUSTER_TEST_MEMORY/$mark-${name#*/}\" \\
                 \"\$XDG_RUNTIME_DIR/$mark-record-${name#*/}\"
             setsid sleep $mark & touch '$PWD/waits-${name#*/}'; sleep $mark; }"

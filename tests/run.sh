@@ -135,7 +135,7 @@ run_processes() {
 # recorder of a rank that a test kills, which stays in memory for its user. Sockets need short
 # paths.
 make_scratch() {
-    SCRATCH=$(mktemp -d "${TMPDIR:-/tmp}/muster-XXXXXX") && chmod 755 "$SCRATCH" || exit 1
+    SCRATCH=$(mktemp -d "${TMPDIR:-/tmp}/muster-XXXXXX") && chmod 1777 "$SCRATCH" || exit 1
     export MUSTER_TEST_MEMORY=/dev/shm/${SCRATCH##*/}
     mkdir "$MUSTER_TEST_MEMORY" 2>/dev/null || MUSTER_TEST_MEMORY=$SCRATCH
     export XDG_RUNTIME_DIR=$MUSTER_TEST_MEMORY
@@ -324,6 +324,8 @@ run_file() {
     local name=${1##*/}
     local program=$MUSTER_BUILD/tests/unit/${name%.c} limit=$((900 * MUSTER_PATIENCE))
     [ -z "$long" ] || limit=$((4 * limit))
+    # A job that a test submits has none of its own, as a user's.
+    [[ $1 = tests/cluster/* ]] || export TMPDIR=$SCRATCH
     case $1 in
     *.bats)
         [ -n "$(bats_tests "$1")" ] || { echo 1..0 && exit; }
@@ -333,7 +335,6 @@ run_file() {
     esac
     [ -z "$only" ] || export CMOCKA_TEST_FILTER=$only \
         LD_PRELOAD=$MUSTER_BUILD/tests/tools/.libs/test_filter.so
-    export TMPDIR=$SCRATCH
     [ -x "$program" ] && cd "$MUSTER_BUILD" && exec timeout -k 10 "$limit" "$program"
     if grep -qrw "tests/unit/${name%.c}" --include='*.mk' "$MUSTER_TOP/tests"; then
         echo "1..0 # SKIP not part of this build's configuration"
