@@ -250,6 +250,7 @@ END
     cat out
     [ $status -eq 130 ]
     ! pgrep -f "^sleep $mark" || return 1
+    ! grep Killed out || return 1
     ! grep "$TMPDIR" /proc/mounts || return 1
     ! compgen -G "/dev/shm/*/$mark-*" || return 1
     [ -z "$(ls -A "$TMPDIR")" ]

@@ -171,6 +171,7 @@ clean_up() {
     trap - EXIT
     trap '' INT TERM HUP
     [ -z "$building" ] || end_build
+    disown -a # or the shell would say of each lane that it was killed
     for _ in {1..50}; do
         # shellcheck disable=SC2046
         kill -KILL $(run_processes) 2>/dev/null || break
