@@ -72,6 +72,30 @@ print(f"{min(times):.3f} {max(times):.3f}")'
     diff <(muster-curve "$JOBS/spot") <(muster-curve "$JOBS/alone")
 }
 
+# The bytes that the nodes have sent.
+sent() {
+    for node in n{1..4}; do
+        cluster run --node "$node" cat /proc/net/dev
+    done | awk '/:/ && $1 != "lo:" { sum += $10 } END { printf "%d\n", sum }'
+}
+
+# dealt WAY: a training whose ranks srun deals out to the nodes that way; prints the bytes sent.
+dealt() {
+    local before id
+    before=$(sent)
+    id=$(SRUN_OPTIONS="--gpus-per-task=1 -m $1" train_submit "$1")
+    job_wait "$id" 200 COMPLETED
+    train_equals_reference "$1" >&2
+    echo $(($(sent) - before))
+}
+
+@test "ranks that are dealt out to the nodes in turn have the same bits, and send no more" {
+    block=$(dealt block) && cyclic=$(dealt cyclic)
+    echo "sent: $block bytes, and $cyclic"
+    # In the order of their numbers each byte would go from node to node twice.
+    ((block > 10000000 && cyclic * 10 < block * 12))
+}
+
 @test "a PyTorch DDP job has the bits that it has on one node" {
     has_torch || skip "no python3-torch"
     export OMP_NUM_THREADS=1
