@@ -319,11 +319,12 @@ GREEN=$LOG/green
 # The failures of the run, each with the few lines that tell most: CI may keep only the last lines.
 FAILED=$LOG/failed
 
-# run_file FILE: one test file; its TAP goes to standard output. In --long the sanitizers share the
-# machine with all other lanes, and so do their builds.
+# run_file FILE: one test file; its TAP goes to standard output. The sanitizers' builds share the
+# machine with all other lanes.
 run_file() {
     local name=${1##*/}
     local program=$MUSTER_BUILD/tests/unit/${name%.c} limit=$((900 * MUSTER_PATIENCE))
+    [[ $1 != tests/sanitize* ]] || limit=$((2 * limit))
     [ -z "$long" ] || limit=$((4 * limit))
     # A job that a test submits has none of its own, as a user's.
     [[ $1 = tests/cluster/* ]] || export TMPDIR=$SCRATCH

@@ -10,9 +10,14 @@ unset MUSTER_LONG # every world is tried without sanitizers
 export ASAN_OPTIONS=detect_leaks=1:allocator_may_return_null=1 UBSAN_OPTIONS=print_stacktrace=1
 export TSAN_OPTIONS=halt_on_error=1 OMP_NUM_THREADS=2
 
+# A build shares the machine with all other lanes.
+setup_file() {
+    [ -z "${BATS_TEST_TIMEOUT-}" ] || export BATS_TEST_TIMEOUT=$((2 * BATS_TEST_TIMEOUT))
+}
+
 # build NAME SANITIZERS TARGETS -- OPTIONS: configures and makes a build of its own in NAME.
-# Descriptor 3 is bats': closed, so that make's job pipe becomes 3 and 4 and not 5, which
-# config.status takes over.
+# Descriptor 3 is bats': closed for each program, so that make's job pipe becomes 3 and 4 and not 5,
+# which config.status takes over; not for the shell, which says there that the time is over.
 build() {
     local name=$1 sanitizers=$2 targets=() source
     # it has the configure that made the build
@@ -24,9 +29,9 @@ build() {
     {
         [ config.status -nt "$source/configure" ] ||
             "$source/configure" -q --enable-sanitize="$sanitizers" --without-cuda CFLAGS="-O1 -g1" \
-            CXXFLAGS="-O1 -g1" "${@:2}"
-        make -s -j"$(nproc)" "${targets[@]}"
-    } >log 2>&1 3>&- || {
+            CXXFLAGS="-O1 -g1" "${@:2}" 3>&-
+        make -s -j"$(nproc)" "${targets[@]}" 3>&-
+    } >log 2>&1 || {
         tail -n 30 log
         return 1
     }
