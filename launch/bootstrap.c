@@ -125,7 +125,7 @@ static void await_work(struct bootstrap *bootstrap)
 	}
 	pthread_mutex_unlock(&bootstrap->lock);
 	poll(fds, (nfds_t)used, isinf(seconds) ? -1 : (int)(seconds * 1000) + 1);
-	(void)!read(bootstrap->wake, &count, sizeof count);
+	eventfd_read(bootstrap->wake, &count);
 }
 
 /* Moves what can be moved; false: the bootstrap is over. */
@@ -265,7 +265,7 @@ void bootstrap_set_key(struct bootstrap *bootstrap, const unsigned char key[16])
 
 static void wake(struct bootstrap *bootstrap)
 {
-	(void)!write(bootstrap->wake, &(uint64_t) { 1 }, sizeof(uint64_t));
+	eventfd_write(bootstrap->wake, 1);
 }
 
 /* Rank 0 takes its own body as it takes those of others. Another rank keeps its body as the message

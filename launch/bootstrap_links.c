@@ -9,6 +9,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <sys/random.h>
+#include <sys/eventfd.h>
 #include <sys/socket.h>
 #include <unistd.h>
 
@@ -265,7 +266,7 @@ static bool pause_for(struct bootstrap *bootstrap, int fd, double seconds)
 	bool over = false;
 	while (!over && !fds[1].revents && !deadline_passed(deadline)) {
 		poll(fds, 2, (int)(deadline_left(deadline) * 1000) + 1);
-		(void)!read(bootstrap->wake, &count, sizeof count);
+		eventfd_read(bootstrap->wake, &count);
 		pthread_mutex_lock(&bootstrap->lock);
 		over = bootstrap->over;
 		pthread_mutex_unlock(&bootstrap->lock);

@@ -278,7 +278,7 @@ static void *run_thread(void *arg)
 																 : LONGEST_PAUSE * scale;
 		}
 		poll(fds, 2, (int)(deadline_left(next) * 1000) + 1);
-		(void)!read(roll->wake, &count, sizeof count);
+		eventfd_read(roll->wake, &count);
 		take_messages(roll);
 	}
 	drop(roll);
@@ -416,7 +416,7 @@ void presence_reach(struct presence *roll, uint32_t fence)
 	roll->come[roll->rank] = roll->fence = fence + 1;
 	roll->news = true;
 	pthread_mutex_unlock(&roll->lock);
-	(void)!write(roll->wake, &(uint64_t) { 1 }, sizeof(uint64_t));
+	eventfd_write(roll->wake, 1);
 }
 
 int presence_mark(struct presence *roll, uint32_t fence, bool *seen)
@@ -451,6 +451,6 @@ void presence_end(struct presence *roll)
 	pthread_mutex_lock(&roll->lock);
 	roll->over = true;
 	pthread_mutex_unlock(&roll->lock);
-	(void)!write(roll->wake, &(uint64_t) { 1 }, sizeof(uint64_t));
+	eventfd_write(roll->wake, 1);
 	drop(roll);
 }

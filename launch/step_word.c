@@ -349,7 +349,7 @@ static void await_work(struct step_word *word)
 	for (int i = 2; i < waits.used; i++)
 		waits.peers[i]->ready = waits.fds[i].revents != 0;
 	if (waits.fds[0].revents)
-		(void)!read(word->wake, &count, sizeof count);
+		eventfd_read(word->wake, &count);
 }
 
 /* False: over. */
@@ -445,7 +445,7 @@ bool step_word_connected(struct step_word *word, struct deadline deadline)
 
 static void wake(struct step_word *word)
 {
-	(void)!write(word->wake, &(uint64_t) { 1 }, sizeof(uint64_t));
+	eventfd_write(word->wake, 1);
 }
 
 /* Whether nothing is left for the thread. The one frame that goes up is sent here: that is less

@@ -208,11 +208,9 @@ static int start_thread(struct comm_tcp *tcp, struct err *err)
 
 static void stop_thread(struct comm_tcp *tcp)
 {
-	const uint64_t one = 1;
 	if (!tcp->running)
 		return;
-	while (write(tcp->wake, &one, sizeof one) < 0 && errno == EINTR)
-		;
+	eventfd_write(tcp->wake, 1);
 	pthread_join(tcp->thread, NULL);
 	tcp->running = false;
 }
