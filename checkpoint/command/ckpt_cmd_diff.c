@@ -126,10 +126,11 @@ static json_t *settings_of(const struct ckpt *ckpt, json_t *values)
 		ckpt_cmd_number(m->loss), "config", m->config, "numerics", m->numerics, "values", values);
 }
 
+/* NULL when out of memory. */
 static json_t *compare_settings(const struct comparison *c)
 {
 	json_t *a = settings_of(c->ckpt[0], c->values[0]), *b = settings_of(c->ckpt[1], c->values[1]);
-	json_t *differences = ckpt_diff_json(a, b);
+	json_t *differences = a && b ? ckpt_diff_json(a, b) : NULL;
 	json_decref(a);
 	json_decref(b);
 	return differences;
@@ -137,9 +138,11 @@ static json_t *compare_settings(const struct comparison *c)
 
 static void add_side(struct ckpt_table *table, const json_t *value)
 {
-	char *text = record_dump(value, JSON_ENCODE_ANY | JSON_COMPACT | JSON_REAL_PRECISION(9));
-	ckpt_table_add(table, "%s", text ? text : "-");
-	free(text);
+	if (value)
+		ckpt_table_take(table,
+			record_dump(value, JSON_ENCODE_ANY | JSON_COMPACT | JSON_REAL_PRECISION(9)));
+	else
+		ckpt_table_add(table, "-");
 }
 
 static void print_settings(const json_t *differences)
@@ -147,8 +150,10 @@ static void print_settings(const json_t *differences)
 	struct ckpt_table table = { .columns = 3 };
 	size_t i;
 	json_t *difference;
-	if (json_array_size(differences) == 0)
+	if (differences && json_array_size(differences) == 0)
 		return;
+	if (!differences)
+		ckpt_table_take(&table, NULL);
 	ckpt_table_add(&table, "setting");
 	ckpt_table_add(&table, "A");
 	ckpt_table_add(&table, "B");
