@@ -150,10 +150,10 @@ static void print_settings(const json_t *differences)
 	struct ckpt_table table = { .columns = 3 };
 	size_t i;
 	json_t *difference;
-	if (differences && json_array_size(differences) == 0)
-		return;
 	if (!differences)
-		ckpt_table_take(&table, NULL);
+		ckpt_table_take(&table, NULL); /* so that the end of the output says so */
+	else if (json_array_size(differences) == 0)
+		return;
 	ckpt_table_add(&table, "setting");
 	ckpt_table_add(&table, "A");
 	ckpt_table_add(&table, "B");

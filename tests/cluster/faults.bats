@@ -98,7 +98,8 @@ went_on_or_ended() { train_attempt_has "$1" 1 5 || [ "$(job_state "$job")" = FAI
     train_equals_reference short-power
 }
 
-# heals NAME TIMEOUT
+# heals NAME SECONDS: a training that is cut off comes back once, and to the same bits. Its ranks
+# wait so long for a collective.
 heals() {
     timeout=$2
     unless_lost_gpus cut_off "$1"
@@ -110,6 +111,8 @@ heals() {
     if [ "$(job_restarts "$job")" -ne 1 ]; then
         slurm_fault "a PMIx server had the step of the next attempt cancelled, which had its id"
         [ "$(job_restarts "$job")" -eq 2 ]
+        grep -q "muster: job $job: what is left here of attempt 0 is stopped: " \
+            "$(cluster status log)/slurmd-$node.log"
         grep -q "^[^ ]* \[$job\.0\] .*mpi/pmix.*: _errhandler: $node " \
             "$(cluster status log)/slurmd-$node.log"
         grep -q "slurmstepd-n.*STEP $job.0 ON n. CANCELLED AT" "$JOBS/$name.log"

@@ -247,6 +247,7 @@ class Several(Case):
         ranks.wait_for(lambda: re.search(line, ranks.said(0)), "the slow rank's line")
         ranks.signal_all(0, signal.SIGUSR2)
         self.finish(ranks, 75)
+        self.assertEqual(len(re.findall(line, ranks.said(0))), 1, ranks.said())
 
     def test_a_rank_that_hangs_is_named_with_its_stack(self):
         # No other step takes so long, whatever else the machine has to do.
