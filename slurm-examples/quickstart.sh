@@ -233,7 +233,7 @@ show() {
 }
 
 main() {
-	say "takes about two minutes on two cores, and 200 MB below $WORK, which it removes again"
+	say "takes two to five minutes on two cores, and 200 MB below $WORK, which it removes again"
 	exec 3>&1 # for clean_up: standard output may be redirected to a log when it runs
 	trap clean_up EXIT
 	trap 'exit 1' INT TERM HUP

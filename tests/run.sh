@@ -535,7 +535,7 @@ mkdir -p "$LOG" && rm -f "$LOG"/{total,cpu} && : >"$LOG/done" &&
     fail_early "install packages" "$LOG/packages"
 measure_patience
 export BATS_TEST_TIMEOUT=$((330 * MUSTER_PATIENCE * (${long:+3} + 1)))
-[ -n "$pattern$only$long$ci" ] || echo "this takes about 12 minutes on two quiet cores"
+[ -n "$pattern$only$long$ci" ] || echo "this takes 12 to 30 minutes on two quiet cores"
 echo "limits are $((MUSTER_PATIENCE * 100 / 3)) % of those of a quiet machine"
 begin_alone
 echo "building in $MUSTER_BUILD"
