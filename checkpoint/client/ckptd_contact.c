@@ -230,9 +230,11 @@ int ckptd_contact_find(struct ckptd_contact *contact, struct err *err)
 			ckptd_process_close(&old);
 			return 0;
 		}
-		if (nobody && old.unseen) {
-			ckptd_process_close(&old);
-			lives = false;
+		/* A service that does not listen any more is about to end. Its disk may hold it up. */
+		if (nobody && lives) {
+			lives = !old.unseen && !ckptd_process_wait(&old, deadline_in(contact->plan->timeout));
+			if (!lives)
+				ckptd_process_close(&old);
 		}
 		contact->link.process = old;
 		if (!lives)

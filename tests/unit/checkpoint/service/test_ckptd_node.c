@@ -4,6 +4,7 @@
 #include "config.h"
 
 #include <grp.h>
+#include <pthread.h>
 #include <setjmp.h>
 #include <signal.h>
 #include <stdarg.h>
@@ -13,7 +14,9 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/prctl.h>
+#include <sys/socket.h>
 #include <sys/stat.h>
+#include <sys/syscall.h>
 #include <sys/wait.h>
 #include <unistd.h>
 #include <cmocka.h>
@@ -172,6 +175,52 @@ static void a_dead_node_s_service_is_replaced_by_an_own_one(void **state)
 	waitpid(pid, &status, 0);
 }
 
+/* Its descriptors are closed, as far as others can see, but the process is there. */
+static void close_sockets(pid_t pid)
+{
+	int process = (int)syscall(SYS_pidfd_open, pid, 0);
+	assert_true(process >= 0);
+	for (int number = 0; number < 64; number++) {
+		int fd = (int)syscall(SYS_pidfd_getfd, process, number, 0);
+		if (fd >= 0) {
+			shutdown(fd, SHUT_RDWR);
+			close(fd);
+		}
+	}
+	close(process);
+}
+
+static void *kill_late(void *arg)
+{
+	const pid_t *pid = arg;
+	deadline_sleep(deadline_in(10), 4);
+	kill(*pid, SIGKILL);
+	return NULL;
+}
+
+/* A disk that stalls holds up the end of a process that was killed. */
+static void a_service_that_takes_long_to_die_is_waited_for(void **state)
+{
+	struct ckptd_fixture fixture;
+	pthread_t killer;
+	int status;
+	const char *socket = ckptd_node_folder("long");
+	pid_t pid = ckptd_node_service(socket);
+	ckptd_fixture_make(&fixture, files_path("long.run"), 0, 0, 1, NULL);
+	fixture.plan.socket = socket;
+	ckptd_fixture_open(&fixture);
+	ckptd_fixture_durable(&fixture, 1);
+	kill(pid, SIGSTOP);
+	close_sockets(pid);
+	assert_int_equal(pthread_create(&killer, NULL, kill_late, &pid), 0);
+	ckptd_fixture_durable(&fixture, 2);
+	assert_int_equal(pthread_join(killer, NULL), 0);
+	ckptd_fixture_check(&fixture, 2);
+	assert_true(ckptd_client_service(fixture.client) != pid);
+	ckptd_fixture_end(&fixture);
+	assert_int_equal(waitpid(pid, &status, 0), pid);
+}
+
 static void it_ends_when_its_job_or_its_folder_is_gone(void **state)
 {
 	struct ckptd_fixture fixture;
@@ -275,6 +324,7 @@ int main(void)
 		cmocka_unit_test(a_failure_that_nobody_heard_is_said),
 		cmocka_unit_test(a_service_that_does_not_answer_is_killed),
 		cmocka_unit_test(a_dead_node_s_service_is_replaced_by_an_own_one),
+		cmocka_unit_test(a_service_that_takes_long_to_die_is_waited_for),
 		cmocka_unit_test(it_ends_when_its_job_or_its_folder_is_gone),
 		cmocka_unit_test(it_detaches),
 		cmocka_unit_test(a_service_without_a_group_is_for_the_user_s_own_directories_only),
