@@ -126,7 +126,7 @@ worst_loss() {
 
 @test "a rank that stops is waited for no longer than the deadline, and all say where they stand" {
     start_world 3 stopped --slots 3 --global-batch 12 --microbatch 4 --steps 1000000 \
-        --ckpt-every 0 --collective-timeout 2
+        --ckpt-every 0 --collective-timeout "$((HANG / 10))"
     wait_step stopped 5
     kill -STOP "${PIDS[1]}"
     wait "${PIDS[0]}" && false || [ $? -eq 69 ]

@@ -84,7 +84,7 @@ same() {
 
 @test "a rank that is stopped ends the run with 69 at the deadline, and is named" {
     # shellcheck disable=SC2086
-    start_world 3 stopped $SMALL --collective-timeout 2 --steps 1000 --ckpt-every 100
+    start_world 3 stopped $SMALL --collective-timeout $((HANG / 10)) --steps 1000 --ckpt-every 100
     wait_step stopped 2
     kill -STOP "${PIDS[2]}"
     wait "${PIDS[0]}" && false || [ $? -eq 69 ]

@@ -38,6 +38,11 @@ count() { printf '%b' "$2" | awk -v status="$1" -f "$BATS_TEST_DIRNAME/lib/tap.a
     run awk -v status=1 -f "$BATS_TEST_DIRNAME/lib/tap.awk" \
         <<<$'1..2\nok 1 a\n# of a\nnot ok 2 b\n# why'
     [ "$output" = $'1 1 0\n    not ok 2 b\n    # why' ]
+    run awk -v status=1 -f "$BATS_TEST_DIRNAME/lib/tap.awk" \
+        <<<$'ERROR: the reason\n1..2\nok 1 - a\nnot ok 2 - b\n# b.c:7: error: Failure!'
+    [ "$output" = $'1 1 0\n    not ok 2 - b\n    # b.c:7: error: Failure!\n    # ERROR: the reason' ]
+    awk -v file=b.c -f "$BATS_TEST_DIRNAME/lib/failures.awk" <<<"${output#*$'\n'}" |
+        grep -qx '    # ERROR: the reason'
 }
 
 # ---- a run of its own, over a tree whose build is nothing ----

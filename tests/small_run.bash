@@ -120,8 +120,9 @@ same_as_whole() {
     diff <(muster-curve whole) <(muster-curve "$1")
 }
 
-# wait_step DIR STEP: until any attempt in DIR has done that step.
-wait_step() { wait_for 20 has_step "$@"; }
+# wait_step DIR STEP: until any attempt in DIR has done that step. In vain, it shows what the ranks
+# said.
+wait_step() { wait_for 20 has_step "$@" || { tail -n 3 rank*.out && return 1; }; }
 has_step() { cat "$1"/metrics-*.jsonl 2>/dev/null | grep -q "\"step\": $2,"; }
 
 # wait_for_lines N FILE: until it has that many.

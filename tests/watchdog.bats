@@ -5,6 +5,10 @@
 
 load small_run
 
+# By how much this machine may be slower: the deadlines here are as many times longer, so that no
+# rank meets one while it only waits for a processor.
+SLOWER=$((${MUSTER_PATIENCE:-3} / 3))
+
 setup_file() {
     small_run_prepare
     cd "$BATS_FILE_TMPDIR"
@@ -38,10 +42,10 @@ teardown() { kill -9 $(running "${PIDS[@]}") 2>/dev/null || :; }
 stands() { wait_for 10 stood "$@" || { muster-where -a "$1" && return 1; }; }
 stood() { muster-where -a "$1" | grep "rank $2 on .*: $3"; }
 
-# all_lost SECONDS RANK…: each of these ranks ends with 69 in that time, and has told where it
-# stood.
+# all_lost SECONDS RANK…: each of these ranks ends with 69 in that time, longer on a slow machine,
+# and has told where it stood.
 all_lost() {
-    local begin=$EPOCHREALTIME limit=$1 rank status
+    local begin=$EPOCHREALTIME limit=$(($1 * SLOWER)) rank status
     shift
     for rank; do
         wait "${PIDS[rank]}" && status=0 || status=$?
@@ -65,7 +69,8 @@ waiting() {
 table() { cat rank*.out | sed -n 's/^muster: \[rank [0-9]* on .*\] error:   //p'; }
 
 @test "a rank that is stopped in mid-step: the others end with 69, and tell where all stood" {
-    start_world 4 stopped --steps 100000 --ckpt-every 0 --collective-timeout 3
+    local long='([3-9]|[1-9][0-9])' # seconds
+    start_world 4 stopped --steps 100000 --ckpt-every 0 --collective-timeout $((3 * SLOWER))
     wait_step stopped 5
     kill -STOP "${PIDS[2]}"
     # While they wait, anybody can see it.
@@ -77,7 +82,7 @@ table() { cat rank*.out | sed -n 's/^muster: \[rank [0-9]* on .*\] error:   //p'
     grep -q 'where the 4 ranks stood:' rank0.out
     table
     [ "$(table |
-        grep -c '^rank 2 on .*: no answer; by its record it was [a-z]* .* of step [0-9]* for [3-9]')" \
+        grep -cE "^rank 2 on .*: no answer; by its record it was [a-z]* .* of step [0-9]* for $long")" \
         -eq 1 ]
     [ "$(table | grep -v 'no answer' | waiting)" = "0 1 3" ]
     # Another that waits for it may have had less from it than this one: then it is missing, too.
@@ -101,7 +106,7 @@ table() { cat rank*.out | sed -n 's/^muster: \[rank [0-9]* on .*\] error:   //p'
 }
 
 @test "rank 0 is stopped: the lowest of the others tells" {
-    start_world 3 headless --steps 100000 --ckpt-every 0 --collective-timeout 2
+    start_world 3 headless --steps 100000 --ckpt-every 0 --collective-timeout $((2 * SLOWER))
     wait_step headless 5
     kill -STOP "${PIDS[0]}"
     all_lost 9 1 2
@@ -113,9 +118,10 @@ table() { cat rank*.out | sed -n 's/^muster: \[rank [0-9]* on .*\] error:   //p'
 @test "a rank that computes for longer than the deadline is told from one that is gone" {
     cat >slow.c <<'END'
 /* Functions that the training thread may compute with: the first of them that it calls
- * takes five seconds, once. */
+ * takes twice the deadline, once. */
 #define _GNU_SOURCE
 #include <dlfcn.h>
+#include <stdlib.h>
 #include <unistd.h>
 
 static void be_slow(void)
@@ -124,7 +130,7 @@ static void be_slow(void)
 	if (slept || getpid() != gettid() || access("go-slow", F_OK) != 0)
 		return;
 	slept = 1;
-	for (int i = 0; i < 50; i++)
+	for (int i = 0; i < 40 * atoi(getenv("SLOWER")); i++)
 		usleep(100000);
 }
 
@@ -143,8 +149,9 @@ SLOW(tanhf)
 SLOW(sqrtf)
 END
     cc -O2 -fno-builtin -shared -fPIC -o slow.so slow.c -ldl
+    export SLOWER
     SLOW=$PWD/slow.so PATH=$PWD/wrapped:$PATH start_world 4 slow --steps 100000 --ckpt-every 0 \
-        --collective-timeout 2
+        --collective-timeout $((2 * SLOWER))
     wait_step slow 5
     touch go-slow
     # It ends as well, when it has done what it computes.

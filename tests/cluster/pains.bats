@@ -149,7 +149,7 @@ END
     chmod a+r "$JOBS/train.bin"
     srun -N2 -n2 --export=ALL,GLOO_SOCKET_IFNAME=eth1 muster-train --data train.bin \
         --vocabulary 256 --layers 1 --width 32 \
-        --heads 2 --context 32 --global-batch 8 --steps 2 --collective-timeout 5
+        --heads 2 --context 32 --global-batch 8 --steps 2 --collective-timeout "$((HANG / 12))"
     [ "$status" -ne 0 ]
     [[ $output = *"couldn't connect to rank "* ]]
     [[ $output = *"MUSTER_IFNAME names an interface by which all nodes reach each other (this rank is at 192.168.7."* ]]

@@ -8,6 +8,6 @@
     next
 }
 skip { next }
-++place <= 2 || (/(muster|error|slurmctld): |FAIL|Error|[Rr]equeue/ && ++messages <= 10) {
+++place <= 2 || (/(muster|error|slurmctld): |FAIL|E(rror|RROR)|[Rr]equeue/ && ++messages <= 10) {
     print substr($0, 1, 200)
 }
