@@ -18,6 +18,7 @@
 #include "checkpoint/save/shard_write.h"
 #include "common/auto.h"
 #include "tests/unit/files.h"
+#include "tests/unit/hang.h"
 
 #define CHUNK ((size_t)MANIFEST_CHUNK)
 #define MOST (4 * CHUNK + 12345)
@@ -90,8 +91,11 @@ static struct shard begin(size_t size)
 	if (shard_write(folder, file, &piece, 1, NULL, &err) < 0)
 		fail_msg("%s", err.text);
 	cache = (struct shard_cache) { 0 };
-	return (
-		struct shard) { .dirfd = folder, .file = file, .cache = &cache, .io_timeout = 3, .fd = -1 };
+	return (struct shard) { .dirfd = folder,
+		.file = file,
+		.cache = &cache,
+		.io_timeout = HANG_SECONDS,
+		.fd = -1 };
 }
 
 static void end(struct shard *shard)
@@ -224,7 +228,7 @@ static void a_fault_is_retried(void **state)
 		assert_int_equal(err.status, EXIT_LOST);
 		assert_non_null(strstr(err.text, "couldn't read shard: Input/output error"));
 		way = PLAIN;
-		shard.io_timeout = 3;
+		shard.io_timeout = HANG_SECONDS;
 	}
 	end(&shard);
 }

@@ -21,6 +21,7 @@
 #include "tests/fakes/fake_cublas.h"
 #include "tests/fakes/fake_nccl.h"
 #include "tests/fakes/fake_runtime.h"
+#include "tests/unit/hang.h"
 #include "tests/unit/trainer/comm/world_fixture.h"
 #include "trainer/comm/comm_nccl.h"
 #include "trainer/cuda/host/ops_cuda.h"
@@ -466,7 +467,7 @@ static void check_doom(int size, double deadline, struct doom doom, const char *
 		if (!own && doom.fault != HANGING && doom.fault != ERROR)
 			world_assert_names(&ranks[i], victim);
 		world_assert_names(&ranks[i], words);
-		assert_true(ranks[i].seconds < 25);
+		assert_true(ranks[i].seconds < 25 * SLOWER);
 	}
 }
 
@@ -518,7 +519,7 @@ static void a_rank_without_a_gpu_is_told_by_all(void **state)
 		assert_int_equal(ranks[i].rc, -1);
 		assert_int_equal(ranks[i].err.status, EXIT_USAGE);
 		world_assert_names(&ranks[i], "nccl: couldn't find a GPU");
-		assert_true(ranks[i].seconds < 30);
+		assert_true(ranks[i].seconds < 30 * SLOWER);
 	}
 }
 

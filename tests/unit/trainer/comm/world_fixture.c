@@ -22,10 +22,11 @@
 #include "common/log.h"
 #include "launch/rdzv.h"
 #include "tests/unit/files.h"
+#include "tests/unit/hang.h"
 
 const struct comm_provider *world_provider;
 
-static const double HANG_LIMIT = 300;
+#define HANG_LIMIT (300 * SLOWER)
 
 static int be_rank(int rank, int size, double deadline, world_body *body, void *arg,
 	struct world_rank *result)
@@ -37,7 +38,7 @@ static int be_rank(int rank, int size, double deadline, world_body *body, void *
 		.node_count = 1,
 		.node = "here",
 		.source = "torchrun" };
-	struct rdzv *rdzv = rdzv_open(&ident, size > 1 ? "file" : "single", 30, &result->err);
+	struct rdzv *rdzv = rdzv_open(&ident, size > 1 ? "file" : "single", 30 * SLOWER, &result->err);
 	if (!rdzv)
 		return -1;
 	struct comm *comm = world_provider && size > 1
@@ -101,7 +102,7 @@ void world_run(int size, double deadline, world_body *body, void *arg, struct wo
 		if (pids[rank] == 0) {
 			log_set_tag("rank %d", rank);
 			log_set_level(LOG_LEVEL_WARN);
-			shared[rank].rc = be_rank(rank, size, deadline, body, arg, &shared[rank]);
+			shared[rank].rc = be_rank(rank, size, deadline * SLOWER, body, arg, &shared[rank]);
 			shared[rank].finished = 1;
 			_exit(0);
 		}

@@ -29,9 +29,10 @@ struct world_rank {
 /* Runs in the rank's own process. 0, or -1 with `err`. The communicator is closed afterwards. */
 typedef int world_body(struct comm *comm, void *arg, struct err *err);
 
-/* Runs a world of `size` ranks with that deadline of the communicator, in seconds, and returns when
- * each has ended. Those that are stopped are killed once all others have ended; what hangs is
- * killed after five minutes, and did not finish. `ranks` has room for all. */
+/* Runs a world of `size` ranks with that deadline of the communicator, in seconds of a machine that
+ * is not slow (SLOWER), and returns when each has ended. Those that are stopped are killed once all
+ * others have ended; what hangs is killed after five minutes, and did not finish. `ranks` has room
+ * for all. */
 void world_run(int size, double deadline, world_body *body, void *arg, struct world_rank *ranks);
 
 /* Fails the test with the first error text unless every rank returned 0. */
