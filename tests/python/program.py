@@ -4,6 +4,7 @@ scheduler and an average of its weights. Every sample that a rank trains on goes
 
 import argparse
 import io
+import multiprocessing
 import os
 import random
 import signal
@@ -200,6 +201,10 @@ def is_held(step):
 
 
 def main():
+    # By its name the test finds a semaphore that is left where all who knew of it were killed.
+    semaphores = os.environ.get("SEMAPHORES")
+    if semaphores:
+        multiprocessing.current_process()._config["semprefix"] = f"/{semaphores}"
     world = muster.init()
     if world.world_size > 1:
         dist.init_process_group("gloo")

@@ -70,6 +70,7 @@ class Ranks:
                 "OMP_NUM_THREADS": "1",
                 # A process of multiprocessing's that is killed leaves a folder there.
                 "TMPDIR": meeting,
+                "SEMAPHORES": os.path.basename(place),
                 "MUSTER_RDZV_DIR": meeting,
                 "MUSTER_RDZV_ID": "test",
                 "RANK": str(rank),
@@ -139,8 +140,14 @@ class Case(unittest.TestCase):
             prefix="muster-python.", dir=os.environ.get("MUSTER_TEST_MEMORY")
         )
         self.addCleanup(shutil.rmtree, self.place, ignore_errors=True)
+        self.addCleanup(self.remove_semaphores)
         self._started = []
         self.addCleanup(lambda: [ranks.kill() for ranks in self._started])
+
+    def remove_semaphores(self):
+        """Those of multiprocessing's that nobody is left to remove, as all were killed at once."""
+        for path in pathlib.Path("/dev/shm").glob(f"sem.{os.path.basename(self.place)}-*"):
+            path.unlink()
 
     def start(self, *options, count=1, run="run"):
         place = pathlib.Path(self.place)
