@@ -9,8 +9,8 @@ import lightning
 import torch
 
 import muster
-import stand
 import muster.lightning
+import stand
 
 parser = argparse.ArgumentParser()
 parser.add_argument("--run", required=True)

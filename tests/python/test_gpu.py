@@ -6,6 +6,7 @@ import re
 import unittest
 
 import torch
+
 from ranks import HERE, Ranks
 from test_canonical import Equal
 
