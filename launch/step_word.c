@@ -22,6 +22,7 @@
 #define NEWS_SECONDS 1.0      /* between two messages about who is missing */
 #define LOOK_SECONDS 0.25     /* between two looks at whether there is news */
 #define RECONNECT_SECONDS 0.1 /* between two tries to reach the rank above */
+#define LEAVE_SECONDS 5.0     /* at most, for the last frames to leave this process */
 
 struct step_word {
 	int rank, world_size, wake;
@@ -36,6 +37,7 @@ struct step_word {
 	pthread_mutex_t lock; /* for all from here on, and for the peers */
 	pthread_cond_t changed;
 	bool over;
+	double leave;         /* clock_now() at which the thread ends in any case, once it is over */
 	uint64_t said, heard; /* numbers of steps: this rank has said (at most two more), all have */
 	uint64_t own[2];      /* the flags of the last two said, by parity */
 	bool passed;          /* the sum of step `heard` is on its way up */
@@ -352,6 +354,20 @@ static void await_work(struct step_word *word)
 		eventfd_read(word->wake, &count);
 }
 
+static bool owes(const struct step_word_peer *peer)
+{
+	return peer->fd >= 0 && peer->came && step_word_peer_has_to_send(peer);
+}
+
+/* Whether a rank still waits for frames or data from here: the sum of the last step, for one. */
+static bool owes_any(const struct step_word *word)
+{
+	bool any = owes(&word->above);
+	for (int i = 0; i < word->below_count; i++)
+		any |= owes(&word->below[i]);
+	return any;
+}
+
 /* False: over. */
 static bool work(struct step_word *word)
 {
@@ -366,7 +382,7 @@ static bool work(struct step_word *word)
 	flush(word, &word->above);
 	for (int i = 0; i < word->below_count; i++)
 		flush(word, &word->below[i]);
-	bool go_on = !word->over;
+	bool go_on = !word->over || (owes_any(word) && clock_now() < word->leave);
 	pthread_mutex_unlock(&word->lock);
 	return go_on;
 }
@@ -548,6 +564,7 @@ void step_word_close(struct step_word *word)
 	if (word->started) {
 		pthread_mutex_lock(&word->lock);
 		word->over = true;
+		word->leave = clock_now() + LEAVE_SECONDS;
 		pthread_mutex_unlock(&word->lock);
 		wake(word);
 		pthread_join(word->thread, NULL);

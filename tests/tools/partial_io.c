@@ -20,6 +20,7 @@
 #define VECTORS 64
 
 _Thread_local bool partial_io_here;
+bool partial_io_everywhere;
 
 enum way { SENT, RECEIVED, ACCEPTED, WAYS };
 
@@ -37,7 +38,7 @@ static bool is_concerned(const void *caller)
 	return our_call(caller);
 #else
 	(void)caller;
-	return partial_io_here;
+	return partial_io_here || partial_io_everywhere;
 #endif
 }
 

@@ -15,4 +15,7 @@
 /* Whether calls of this thread are concerned, in a program that it is linked into. */
 extern _Thread_local bool partial_io_here;
 
+/* Whether those of all its threads are. */
+extern bool partial_io_everywhere;
+
 #endif

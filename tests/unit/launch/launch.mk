@@ -19,7 +19,7 @@ tests_unit_test_spot_watch_SOURCES = tests/unit/launch/test_spot_watch.c launch/
 tests_unit_test_spot_watch_CPPFLAGS = $(AM_CPPFLAGS) -DBINDIR='"fake-bin"'
 tests_unit_test_spot_watch_LDADD = libcommon.la $(CMOCKA_LIBS)
 unit_tests += tests/unit/test_step_word
-tests_unit_test_step_word_SOURCES = tests/unit/launch/test_step_word.c
+tests_unit_test_step_word_SOURCES = tests/unit/launch/test_step_word.c $(partial_io)
 tests_unit_test_step_word_LDADD = liblaunch.la libcommon.la $(CMOCKA_LIBS)
 tests_unit_test_rank_links_SOURCES = tests/unit/launch/test_rank_links.c $(partial_io)
 tests_unit_test_rank_links_LDADD = liblaunch.la libcommon.la $(CMOCKA_LIBS)
