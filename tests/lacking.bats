@@ -31,7 +31,7 @@ setup_file() {
 
 setup() {
     cd "$BATS_FILE_TMPDIR" || return
-    moments=$((${MUSTER_TEST_MOMENTS-800} / 2)) # of each kind
+    moments=$((${MUSTER_TEST_MOMENTS-120} / 2)) # of each kind: thirty commands try as many
     library=$MUSTER_BUILD/tests/tools/.libs/fail_call.so
 }
 

@@ -462,7 +462,8 @@ cluster_queue() {
     for kind in $kinds; do
         test_files | grep ^tests/cluster/ | grep -vx $ALONE |
             first ${long:+tests/cluster/storm.bats} \
-                tests/cluster/{requeue,requeue_later,pytorch,faults,plugin,preemption}.bats \
+                tests/cluster/{requeue,requeue_later,pytorch,frameworks}.bats \
+                tests/cluster/{faults,plugin,preemption}.bats \
                 tests/cluster/{containers,examples,network,ckptd,without_plugin,failure}.bats \
                 tests/cluster/{rendezvous,environment,doctor,prologs,guards,safety,gpu}.bats |
             { [ "$kind" = plain ] && cat || grep -v "$own"; } | sed "s/^/$kind /"
@@ -483,7 +484,8 @@ run_lanes() {
         >"$LOG/total"
     test_files | grep ^tests/unit/ | sed 's/^/plain /' | queue units
     test_files | grep '^tests/[^/]*$' |
-        first tests/{sanitize,sanitize_device,sanitize_threads,gpu_train,fuzz,lint}.bats \
+        first tests/{sanitize,python_newest,sanitize_device,sanitize_threads}.bats \
+            tests/{gpu_train,fuzz,lint}.bats \
             tests/{gpt2_torch,python,nfs,elastic,saving,train,gpu,zero,ckpt_hf}.bats \
             tests/{power_loss,train_kill,lacking}.bats |
         sed 's/^/plain /' | queue commands
