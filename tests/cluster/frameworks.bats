@@ -116,8 +116,8 @@ same() {
 @test "TorchTitan, preempted twice: the same bits" { same torchtitan 2 torchtitan_program.py; }
 
 @test "canonical, from 8 ranks to 3 to 5 over two preemptions: the bits of one rank" {
-    undisturbed 1 canonical_program.py --steps 60
-    preempted_twice canonical "8 3 5" canonical_program.py --steps 60
+    undisturbed 1 canonical_program.py --steps 60 --every 5
+    preempted_twice canonical "8 3 5" canonical_program.py --steps 60 --every 5
     # Each rank tells its process as well.
     [ "$(grep -o 'ends: [^ ]* [^ ]*' <<<"$told" | sort -u)" = "${expected% in *}" ]
 }
