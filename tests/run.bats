@@ -40,7 +40,8 @@ count() { printf '%b' "$2" | awk -v status="$1" -f "$BATS_TEST_DIRNAME/lib/tap.a
     [ "$output" = $'1 1 0\n    not ok 2 b\n    # why' ]
     run awk -v status=1 -f "$BATS_TEST_DIRNAME/lib/tap.awk" \
         <<<$'ERROR: the reason\n1..2\nok 1 - a\nnot ok 2 - b\n# b.c:7: error: Failure!'
-    [ "$output" = $'1 1 0\n    not ok 2 - b\n    # b.c:7: error: Failure!\n    # ERROR: the reason' ]
+    [ "$output" = \
+        $'1 1 0\n    not ok 2 - b\n    # b.c:7: error: Failure!\n    # ERROR: the reason' ]
     awk -v file=b.c -f "$BATS_TEST_DIRNAME/lib/failures.awk" <<<"${output#*$'\n'}" |
         grep -qx '    # ERROR: the reason'
 }

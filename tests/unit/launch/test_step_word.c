@@ -193,18 +193,23 @@ static int setup(void **state)
 	return 0;
 }
 
+/* A world of that size, to its end. */
+static void all_hear(int size)
+{
+	open_world(size);
+	run_world();
+	for (int rank = 0; rank < world; rank++)
+		if (ranks[rank].end != STEP_WORD_HEARD)
+			fail_msg("rank %d of %d: %d, %d", rank, world, (int)ranks[rank].end, ranks[rank].named);
+	close_world();
+}
+
 static void all_hear_the_same_of_each_step(void **state)
 {
 	static const int sizes[] = { 1, 2, 3, 33, 34, 100, 1100 };
 	for (size_t i = 0; i < sizeof sizes / sizeof sizes[0]; i++) {
 		how.slow = sizes[i] / 2;
-		open_world(sizes[i]);
-		run_world();
-		for (int rank = 0; rank < world; rank++)
-			if (ranks[rank].end != STEP_WORD_HEARD)
-				fail_msg("rank %d of %d: %d, %d", rank, world, (int)ranks[rank].end,
-					ranks[rank].named);
-		close_world();
+		all_hear(sizes[i]);
 	}
 }
 
@@ -214,15 +219,8 @@ static void all_hear_the_last_word_of_ranks_that_leave(void **state)
 {
 	static const int sizes[] = { 2, 3, 34 };
 	how.closes = partial_io_everywhere = true;
-	for (size_t i = 0; i < 20 * sizeof sizes / sizeof sizes[0]; i++) {
-		open_world(sizes[i % 3]);
-		run_world();
-		for (int rank = 0; rank < world; rank++)
-			if (ranks[rank].end != STEP_WORD_HEARD)
-				fail_msg("rank %d of %d: %d, %d", rank, world, (int)ranks[rank].end,
-					ranks[rank].named);
-		close_world();
-	}
+	for (size_t i = 0; i < 20 * sizeof sizes / sizeof sizes[0]; i++)
+		all_hear(sizes[i % 3]);
 }
 
 /* A leaf, an inner rank, and rank 0. */
