@@ -257,11 +257,15 @@ bool job_folder_has_socket(const char *run, uint32_t job)
 
 /* The mark is the socket's time: the user has no file here, which could be filled, but the socket
  * is the user's. */
-void job_folder_mark_step(const char *run, uint32_t job)
+bool job_folder_mark_step(const char *run, uint32_t job)
 {
 	char path[JOB_FOLDER_SOCKET_SIZE];
+	struct stat st;
 	const struct timespec times[2] = { { .tv_nsec = UTIME_OMIT }, { .tv_sec = STEP_TIME } };
-	utimensat(AT_FDCWD, job_folder_socket(run, job, path), times, AT_SYMLINK_NOFOLLOW);
+	bool marked =
+		lstat(job_folder_socket(run, job, path), &st) == 0 && st.st_mtim.tv_sec == STEP_TIME;
+	utimensat(AT_FDCWD, path, times, AT_SYMLINK_NOFOLLOW);
+	return marked;
 }
 
 int job_folder_had_step(const char *run, uint32_t job)

@@ -46,8 +46,8 @@ int job_folder_remove(const char *run, uint32_t job, struct err *err);
 int job_folder_remove_users(int at, const char *name);
 
 /* In srun, as the user: marks the socket to record that the job has had a step. Does nothing if
- * there is no socket. */
-void job_folder_mark_step(const char *run, uint32_t job);
+ * there is no socket. Returns whether it was marked before. */
+bool job_folder_mark_step(const char *run, uint32_t job);
 
 /* As root: whether that mark is set. 1: yes; 0: no; -1: the job has no socket. */
 int job_folder_had_step(const char *run, uint32_t job);

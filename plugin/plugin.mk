@@ -26,6 +26,7 @@ libplugin_la_SOURCES = $(launch_checks) checks/site.c checks/site.h checks/site_
 	plugin/left_stepd.c plugin/left_stepd.h \
 	plugin/preflight.c plugin/preflight.h \
 	plugin/rank_env.c plugin/rank_env.h \
+	plugin/skip_step.c plugin/skip_step.h \
 	plugin/spank_alloc.c plugin/spank_contexts.h \
 	plugin/spank_args.c plugin/spank_args.h \
 	plugin/spank_dispatch.c \

@@ -3,16 +3,19 @@
  * end names the rank that failed first. */
 #include "config.h"
 
+#include <limits.h>
 #include <slurm/slurm.h>
 #include <stdbool.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 #include "common/auto.h"
 #include "common/number.h"
 #include "plugin/end_channel.h"
 #include "plugin/job_folder.h"
+#include "plugin/skip_step.h"
 #include "plugin/spank_args.h"
 #include "plugin/spank_contexts.h"
 #include "plugin/spank_task.h"
@@ -21,11 +24,13 @@
 /* Messages have already arrived, possibly among those of strangers. Half of it is as long as a node
  * tries to send one. */
 #define COLLECT_SECONDS 3.0
+#define SKIP_SECONDS 20.0 /* for a step that takes some hundredths of a second */
 
 static struct {
 	struct spank_args args;
 	enum spank_choice early;
 	bool defaults_set, interactive;
+	bool skipped;     /* a step was made before this one, so that this has another ID */
 	bool is_part;     /* the step is meant to be a part of its job */
 	int overlap, pty; /* places of these options; 0: not given */
 	int kills;        /* ends the step after a task's bad exit; -1: site default */
@@ -177,13 +182,31 @@ static void tell_aside(void)
 }
 
 /* For the end of the job's script, which may have forgotten srun. Steps of all kinds count, but not
- * srun --mpi=list. */
-static void mark_step(void)
+ * srun --mpi=list. Returns whether this is not known to be another than the first. */
+static bool mark_step(void)
 {
 	const char *text = getenv("SLURM_JOB_ID");
 	int64_t job;
-	if (text && number_whole(text, 1, UINT32_MAX, &job))
-		job_folder_mark_step(srun.args.run, (uint32_t)job);
+	return !text || !number_whole(text, 1, UINT32_MAX, &job)
+		|| !job_folder_mark_step(srun.args.run, (uint32_t)job);
+}
+
+/* Before this step is made. The one that it makes is made with --no-muster. */
+static void skip_step(void)
+{
+#if SLURM_VERSION_NUMBER < SLURM_VERSION_NUM(26, 5, 0)
+	char program[PATH_MAX];
+	struct err err;
+	ssize_t length = readlink("/proc/self/exe", program, sizeof program - 1);
+	if (srun.skipped || length <= 0 || !skip_step_is_due(own_env, NULL))
+		return;
+	srun.skipped = true; /* Slurm calls this once a component */
+	program[length] = '\0';
+	if (skip_step_make(program, environ, SKIP_SECONDS, &err) < 0)
+		slurm_spank_log(
+			"muster: warning: this step may have the ID that the attempt before used: %s",
+			err.text);
+#endif
 }
 
 int spank_srun_init(spank_t spank, int argc, char **argv)
@@ -241,13 +264,15 @@ static void await_ends(enum spank_choice choice)
 int spank_srun_post_opt(spank_t spank)
 {
 	enum spank_choice choice = spank_args_option();
-	if (!srun.interactive)
-		mark_step();
 	if (choice == CHOICE_ON && !srun.defaults_set)
 		slurm_spank_log("muster: couldn't set srun's defaults: write --muster in full, before the "
 						"program's name");
-	spank_args_tell_job(spank, spank_args_first(choice, srun.early));
-	await_ends(spank_args_first(choice, srun.early));
+	enum spank_choice nearest = spank_args_first(choice, srun.early);
+	spank_args_tell_job(spank, nearest);
+	await_ends(nearest);
+	if (!srun.interactive && mark_step()
+		&& (nearest == CHOICE_NONE ? srun.args.default_on : nearest == CHOICE_ON))
+		skip_step();
 	/* Applies the choice to the tasks, and to srun commands that they start. */
 	if (choice != CHOICE_NONE)
 		setenv("MUSTER", choice == CHOICE_ON ? "1" : "0", 1);

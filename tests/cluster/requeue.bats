@@ -108,6 +108,34 @@ END
     ! said "$id" "job $id is not put back\|can't be put back" || false
 }
 
+# ---- what an ended attempt has left ----
+
+@test "who still asks for the end of an attempt's step does not end that of the next attempt" {
+    cat >"$JOBS/steps.sh" <<'END'
+#!/bin/bash
+export attempt=${SLURM_RESTART_COUNT:-0}
+srun "$@" bash -c 'echo "attempt $attempt step $SLURM_STEP_ID"
+    [ $attempt != 1 ] || until [ -e asked ]; do sleep 0.1; done'
+srun bash -c 'echo "attempt $attempt next $SLURM_STEP_ID"; [ $attempt = 3 ] || exit 75'
+END
+    id=$(job_submit --muster -N2 -n4 --cpus-per-task=2 --exclusive steps.sh)
+    wait_for 60 said "$id" "attempt 1 step 1"
+    # As srun, its child, Slurm's PMIx server and a slurmstepd do: by the IDs of job and step.
+    cluster run --user root scancel --signal=KILL "$id.0" || :
+    touch "$JOBS/asked"
+    job_wait "$id" 90 COMPLETED FAILED
+    cat "$(job_output "$id")"
+    [ "$(job_state "$id") $(job_restarts "$id")" = "COMPLETED 3" ]
+    sort -u "$(job_output "$id")" | grep '^attempt' | diff - <(printf '%s\n' \
+        "attempt 0 next 1" "attempt 0 step 0" "attempt 1 next 2" "attempt 1 step 1" \
+        "attempt 2 next 1" "attempt 2 step 0" "attempt 3 next 2" "attempt 3 step 1")
+    ! said "$id" warning || false
+    # A step that leaves the plugin alone keeps the ID that Slurm gives it.
+    alone=$(job_submit --muster -N2 -n2 steps.sh --no-muster)
+    job_wait "$alone" 90 COMPLETED FAILED
+    [ "$(sort -u "$(job_output "$alone")" | grep -c '^attempt . step 0$')" -eq 4 ]
+}
+
 # ---- the breaker ----
 
 @test "a program that dies at each start comes back twice, and then its job ends with one line" {
