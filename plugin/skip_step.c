@@ -15,11 +15,12 @@
 
 bool skip_step_is_due(ident_env *env, void *arg)
 {
-	const char *count = env("SLURM_RESTART_COUNT", arg);
+	const char *count = env("SLURM_RESTART_COUNT", arg), *restart = env(IDENT_RESTART, arg);
 	int64_t attempt;
-	return env("SLURM_JOB_ID", arg) && !env("SLURM_STEP_NUM_TASKS", arg)
-		&& !env("SLURM_HET_SIZE", arg) && count && number_whole(count, 0, INT_MAX, &attempt)
-		&& attempt % 2 == 1;
+	if (!env("SLURM_JOB_ID", arg) || env("SLURM_STEP_NUM_TASKS", arg) || env("SLURM_HET_SIZE", arg)
+		|| (restart && strcmp(restart, "0") != 0))
+		return false;
+	return count && number_whole(count, 0, INT_MAX, &attempt) && attempt % 2 == 1;
 }
 
 /* Whether a variable may change what srun asks for. */

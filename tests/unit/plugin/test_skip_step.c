@@ -47,11 +47,15 @@ static void every_second_attempt_begins_with_it(void **state)
 		assert_false(is_due(table));
 	}
 	table[3] = "1";
-	/* Inside a step, and in a job of several components. */
+	/* Inside a step, in a job of several components, in a step that muster-run begins anew. */
 	table[4] = "SLURM_STEP_NUM_TASKS";
 	assert_false(is_due(table));
 	table[4] = "SLURM_HET_SIZE";
 	assert_false(is_due(table));
+	table[4] = IDENT_RESTART;
+	assert_false(is_due(table));
+	table[5] = "0";
+	assert_true(is_due(table));
 	assert_false(is_due((const char *[]) { "SLURM_RESTART_COUNT", "1", NULL }));
 	assert_false(is_due((const char *[]) { "SLURM_JOB_ID", "7", NULL }));
 }
