@@ -251,6 +251,12 @@ job_field() {
 # job_state ID: PENDING, RUNNING, COMPLETING, COMPLETED, FAILED, CANCELLED, …
 job_state() { job_field "$1" JobState; }
 
+# job_has_step ID: whether Slurm knows a step of the job's: an srun that is about to make one gives
+# up where the controller is away. The plugin's muster-skip does not count.
+job_has_step() {
+    cluster run squeue -h -s -j "$1" -o '%i %j' | grep -v ' muster-skip$' | grep -q '\.[0-9][0-9]* '
+}
+
 # job_restarts ID: how often the job was put back, less what Slurm adds from 24.05 on: the attempt
 # after a preemption may end well, and is taken for one more answer to that preemption (the job
 # then runs once more, and a training says that it has finished).

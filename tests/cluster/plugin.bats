@@ -292,12 +292,10 @@ inner() {
     [ "$(job_state "$id")" = CANCELLED ]
 }
 
-has_step() { cluster run squeue -h -s -j "$1" -o %i | grep -q '\.0$'; }
-
 @test "muster-requeue waits for a controller that is away" {
     id=$(job -N1 -n1 'sleep 1000')
     job_wait "$id" 30 RUNNING
-    wait_for 20 has_step "$id" # an srun that is about to begin one gives up
+    wait_for 20 job_has_step "$id" # an srun that is about to begin one gives up
     cluster stop-controller
     (sleep 2 && cluster start-controller) 3>&- &
     run cluster run "$REQUEUE" --deadline=60 "$id" 0

@@ -8,8 +8,6 @@ load requeue
 
 setup_file() { requeue_begin; }
 
-has_step() { cluster run squeue -h -s -j "$1" -o %i | grep -q '\.0$'; }
-
 # dying RANK SBATCH-ARGUMENT…: a job of two ranks on two nodes; that one is killed when $JOBS/die.ID
 # is there. The other one takes no note of it: Slurm has to end it.
 dying() {
@@ -28,7 +26,7 @@ asks() { [ -n "$(cluster_pids -f "muster-requeue .* $1 0\$")" ]; }
         ids=("$(dying 0)" "$(dying 1)") # where the script runs, and elsewhere
         for id in "${ids[@]}"; do
             wait_for 30 said "$id" ready
-            wait_for 20 has_step "$id" # an srun that is about to begin one gives up
+            wait_for 20 job_has_step "$id" # an srun that is about to begin one gives up
         done
         cluster stop-controller
         for id in "${ids[@]}"; do touch "$JOBS/die.$id"; done
@@ -47,7 +45,7 @@ asks() { [ -n "$(cluster_pids -f "muster-requeue .* $1 0\$")" ]; }
         'echo ready; [ $RANK = 1 ] || exec sleep 600; until [ -e die ]; do sleep 0.1; done; exit 1')
     for id in "$cancelled" "$final"; do
         wait_for 30 said "$id" ready
-        wait_for 20 has_step "$id"
+        wait_for 20 job_has_step "$id"
     done
     cluster stop-controller
     touch "$JOBS/die"
@@ -83,7 +81,7 @@ asks() { [ -n "$(cluster_pids -f "muster-requeue .* $1 0\$")" ]; }
         if [ $RANK = 1 ]; then mkfifo held; read -r _ <held; echo $$ >gone; exit 1; fi
         '"$LOST")
     wait_for 30 said "$id" ready
-    wait_for 20 has_step "$id"
+    wait_for 20 job_has_step "$id"
     cluster stop-controller
     touch "$JOBS/slow"
     let_go held
@@ -111,7 +109,7 @@ die_and_hold() {
     cluster plugin "$PLUGIN" "requeue=$JOBS/slow-requeue"
     id=$(dying "$1")
     wait_for 30 said "$id" ready
-    wait_for 20 has_step "$id"
+    wait_for 20 job_has_step "$id"
     touch "$JOBS/die.$id"
     wait_for 30 test -e "$JOBS/asked"
     first=$(cluster_pids -f "muster-requeue .* $id 0\$" | head -n 1)
@@ -156,7 +154,7 @@ die_and_hold() {
     wait_for 30 test -e "$JOBS/asked"
     cluster run scontrol requeue "$id"
     wait_for 60 said "$id" "ready 1"
-    wait_for 20 has_step "$id"
+    wait_for 20 job_has_step "$id"
     rm "$JOBS/hold"
     wait $!
     # From 26.05 on the call names the attempt.
@@ -181,7 +179,7 @@ die_and_hold() {
     requeue_script
     id=$(dying 1 -w n1,n2)
     wait_for 30 said "$id" ready
-    wait_for 20 has_step "$id"
+    wait_for 20 job_has_step "$id"
     # What the other one reads of it: slurmctld writes it some seconds after a change.
     touch "$JOBS/before"
     cluster run scontrol update job="$id" comment=mine
