@@ -194,7 +194,8 @@ static void make_request(struct request *request, spank_t spank, const struct sp
 	add_job(request, spank);
 }
 
-static const char away[] = LATER_AWAY "\n", ending[] = LATER_ENDED "\n", over[] = LATER_OVER "\n";
+static const char away[] = LATER_AWAY "\n", ending[] = LATER_ENDED "\n", over[] = LATER_OVER "\n",
+				  held[] = LATER_HELD "\n";
 
 /* Whether a text ends with that line, which is then removed. */
 static bool cut_line(char *text, const char *line)
@@ -207,9 +208,9 @@ static bool cut_line(char *text, const char *line)
 }
 
 /* Runs muster-requeue. *later is its last line if that says that it must be asked again (away,
- * ending), or that Slurm has ended the attempt without this node (over), else NULL; the line is
- * removed from the output. Returns -1, with `away`, if it did not
- * run to its end. */
+ * ending), that Slurm has ended the attempt without this node (over), or that Slurm holds the job
+ * since the next attempt could not start (held), else NULL; the line is removed from the output.
+ * Returns -1, with `away`, if it did not run to its end. */
 static int ask(spank_t spank, const struct spank_args *args, char *const *request,
 	const char *deadline, double seconds, char *output, size_t size, const char **later,
 	struct err *err)
@@ -229,6 +230,7 @@ static int ask(spank_t spank, const struct spank_args *args, char *const *reques
 	*later = cut_line(output, away) ? away
 		: cut_line(output, ending)  ? ending
 		: cut_line(output, over)    ? over
+		: cut_line(output, held)    ? held
 									: NULL;
 	return 0;
 }
@@ -281,6 +283,22 @@ static void stop_left(spank_t spank)
 			job, spank_task_attempt(spank));
 }
 
+/* The epilog has the job released when nothing of this attempt is left. */
+static void wish_for_release(spank_t spank, const struct spank_args *args)
+{
+	struct request request = { 0 };
+	const char *node = spank_task_env("SLURMD_NODENAME", spank);
+	uint32_t job = spank_task_item(spank, S_JOB_ID);
+	wish_drop(args->run, job, WISH_IN_VAIN);
+	if (!node || !wish_is_batch_host(args->run, job))
+		return;
+	snprintf(request.place, sizeof request.place, "--node=%s", node);
+	add(&request, "--held");
+	add(&request, request.place);
+	add_job(&request, spank);
+	wish_write(args->run, job, WISH_IN_VAIN, request.argv);
+}
+
 /* The requeue could not be asked for in the time that a task's end may take. If the controller is
  * away, this end waits on: srun would learn of it and have the controller kill the other ranks. If
  * srun ends anyway, the end of the script asks. */
@@ -308,7 +326,9 @@ static void ask_on(spank_t spank, const struct spank_args *args, char *const *re
 	relay(output, NULL);
 	if (later == over)
 		stop_left(spank);
-	if (!later || later == over)
+	if (later == held)
+		wish_for_release(spank, args);
+	else if (!later || later == over)
 		wish_drop(args->run, job, WISH_IN_VAIN);
 }
 
@@ -336,6 +356,8 @@ void spank_requeue_ask(spank_t spank, const struct spank_args *args, int status,
 		tell(spank, rc < 0 ? err.text : NULL, output, why, telling);
 	if (later == over)
 		stop_left(spank);
+	else if (later == held)
+		wish_for_release(spank, args);
 	else if (later)
 		ask_on(spank, args, request.argv, later);
 	wish_drop(args->run, job, WISH_ASKED);

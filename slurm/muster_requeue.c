@@ -37,7 +37,7 @@ struct options {
 	struct breaker breaker;
 	double deadline, settle;
 	const char *final, *node;
-	bool quiet, running, runs, times, taken, later, leaving, deserted;
+	bool quiet, running, runs, times, taken, later, leaving, deserted, held;
 	int arguments;
 };
 
@@ -60,6 +60,7 @@ enum {
 	KEY_LATER,
 	KEY_LEAVING,
 	KEY_DESERTED,
+	KEY_HELD,
 	KEY_DEADLINE
 };
 
@@ -111,11 +112,17 @@ static const struct argp_option option_table[] = {
 	{ "later", KEY_LATER, NULL, 0,
 		"print the line \"" LATER_AWAY "\" where the controller was not reached, and \"" LATER_ENDED
 		"\" where the job can be put back when nothing of it is left on its nodes, and don't wait "
-		"for that; the line \"" LATER_OVER "\" where a later attempt has taken this one's place",
+		"for that; the line \"" LATER_OVER
+		"\" where a later attempt has taken this one's place, and "
+		"\"" LATER_HELD "\" where Slurm holds the job since that one could not start",
 		0 },
 	{ "leaving", KEY_LEAVING, NULL, 0,
 		"with --node: a cloud is about to take that node away, so the next attempt is not to start "
 		"there",
+		0 },
+	{ "held", KEY_HELD, NULL, 0,
+		"with --node, the node of its script: release the job if Slurm holds it since that node "
+		"still ran this attempt when it was to start the next one",
 		0 },
 	{ "deadline", KEY_DEADLINE, "SECONDS", 0, "give up on a controller that is away (default 300)",
 		0 },
@@ -157,6 +164,7 @@ static bool *flag_of(struct options *options, int key)
 	case KEY_LATER: return &options->later;
 	case KEY_LEAVING: return &options->leaving;
 	case KEY_DESERTED: return &options->deserted;
+	case KEY_HELD: return &options->held;
 	case 'q': return &options->quiet;
 	default: return NULL;
 	}
@@ -196,8 +204,8 @@ static error_t parse_option(int key, char *arg, struct argp_state *state)
 	case ARGP_KEY_END:
 		if (options->status >= 0 ? options->arguments != 0 : options->arguments != 2)
 			argp_error(state, "give JOB and ATTEMPT, or --status N alone");
-		if (options->leaving && !options->node)
-			argp_error(state, "--leaving needs --node");
+		if ((options->leaving || options->held) && !options->node)
+			argp_error(state, "--leaving and --held need --node");
 		if (options->final && options->end.step < 0)
 			argp_error(state, "--final needs --step");
 		if (options->deserted && !options->running)
@@ -350,9 +358,28 @@ static int wait_for_nodes(const struct requeue_job *job, const struct options *o
 		job->id);
 }
 
+/* Once nothing of this attempt is left: Slurm changes no job that completes. Nothing of the next
+ * attempt has run. */
+static int release(const struct requeue_job *job, const struct options *options, struct err *err)
+{
+	if (!job->held || job->attempt != options->end.attempt + 1)
+		return EXIT_OK;
+	if (job->completing)
+		return wait_for_nodes(job, options, err);
+	int refused = requeue_has_refused(job, options->node, err);
+	if (refused < 0 || (refused && requeue_release(job, err) < 0))
+		return -1;
+	if (refused)
+		say("job %u is released: %s still ran its attempt %d when Slurm started it again", job->id,
+			options->node, options->end.attempt);
+	return EXIT_OK;
+}
+
 static int act_on(struct requeue_job *job, const struct options *options, struct err *err)
 {
 	char reason[300];
+	if (options->held)
+		return release(job, options, err);
 	bool taken = options->final || options->taken;
 	if (taken && options->node && requeue_look_at_node(job, options->node, err) < 0)
 		return -1;
@@ -386,9 +413,12 @@ static int act(const struct options *options, bool *left_out, struct err *err)
 	*left_out = leave_out_noted(job.comment, nodes, sizeof nodes, &attempt)
 		&& attempt < options->end.attempt;
 	int status = act_on(&job, options, err);
-	if (status == EXIT_OK && options->later && job.attempt > options->end.attempt
-		&& !job.completing)
-		fputs(LATER_OVER "\n", stderr);
+	if (status == EXIT_OK && options->later && job.attempt > options->end.attempt) {
+		if (job.held && !options->held)
+			fputs(LATER_HELD "\n", stderr);
+		else if (!job.completing)
+			fputs(LATER_OVER "\n", stderr);
+	}
 	requeue_clear(&job);
 	return status;
 }

@@ -13,6 +13,9 @@
 #include "common/hostlist.h"
 #include "slurm/slurm_compat.h"
 
+/* As Slurm words a hold after a start that a node has refused, and that node's drain. */
+#define HELD_REFUSED "launch failed requeued held"
+#define NODE_REFUSED "Duplicate jobid"
 #define NOTE_START "muster: attempt "
 #define NOTE_FORMAT NOTE_START "%d step %u ended for good at %.6f: "
 #define COUNT_START "muster: attempts in vain: "
@@ -185,6 +188,8 @@ static void read_job(const slurm_job_info_t *info, struct requeue_job *job)
 		.requeueable = info->requeue != 0,
 		.completing = (info->job_state & JOB_COMPLETING) != 0,
 		.preempted = info->preempt_time != 0,
+		.held = info->state_reason == WAIT_HELD_USER && info->state_desc
+			&& strcmp(info->state_desc, HELD_REFUSED) == 0,
 		.deserted = info->batch_flag
 			&& requeue_deserted(info->nodes, (long)info->num_nodes, info->batch_host),
 		.ends = (double)info->end_time,
@@ -263,6 +268,30 @@ int requeue_look_at_node(struct requeue_job *job, const char *node, struct err *
 			(message->node_array[i].node_state & (NODE_STATE_DRAIN | NODE_STATE_FAIL)) != 0;
 	slurm_free_node_info_msg(message);
 	return 0;
+}
+
+int requeue_has_refused(const struct requeue_job *job, const char *node, struct err *err)
+{
+	node_info_msg_t *message = NULL;
+	int refused = 0;
+	if (slurm_load_node_single(&message, (char *)node, SHOW_ALL) != SLURM_SUCCESS)
+		return controller_error("look up the node of", job->id, err);
+	for (uint32_t i = 0; i < message->record_count; i++) {
+		const char *reason = message->node_array[i].reason;
+		refused |= reason && strcmp(reason, NODE_REFUSED) == 0;
+	}
+	slurm_free_node_info_msg(message);
+	return refused;
+}
+
+int requeue_release(const struct requeue_job *job, struct err *err)
+{
+	job_desc_msg_t change;
+	slurm_init_job_desc_msg(&change);
+	slurm_compat_describe(&change, job->id);
+	change.priority = INFINITE;
+	return slurm_update_job(&change) == SLURM_SUCCESS ? 0
+													  : controller_error("release", job->id, err);
 }
 
 int requeue_submit(const struct requeue_job *job, enum requeue_action action, struct err *err)

@@ -3,6 +3,7 @@
 # The test cluster itself: it is a real Slurm with several nodes, and it leaves nothing behind.
 
 load helpers
+load requeue
 
 setup_file() {
     export MUSTER_CLUSTER_GRACE=2 MUSTER_CLUSTER_KILLWAIT=2
@@ -111,6 +112,18 @@ processes() { grep -ls "$(cluster status dir)/own " /proc/[0-9]*/mountinfo | cut
     node_is n2 drained
     ! no_node_drained || false
     cluster run --user root scontrol update NodeName=n2 State=RESUME
+    wait_for 60 all_idle
+}
+
+@test "a job that Slurm held since a node still ran it is released, and the node resumed" {
+    local MUSTER_SLURM_FAULTS=$BATS_TEST_TMPDIR/faults job
+    job=$(job_submit -w n2 --wrap "sleep 600")
+    job_wait "$job" 60 RUNNING
+    refuse_start n2 "$job"
+    runs_again() { resume_drained && job_is "$job" RUNNING && [ "$(job_restarts "$job")" = 1 ]; }
+    wait_for 90 runs_again
+    [ "$(wc -l <"$MUSTER_SLURM_FAULTS")" -eq 1 ]
+    job_end "$job"
     wait_for 60 all_idle
 }
 

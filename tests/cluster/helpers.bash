@@ -147,18 +147,38 @@ told_nobody() {
         END { exit !found }' "$(cluster status log)/slurmd-$1.log"
 }
 
-# resume_drained: for each teardown, and before a look at the nodes. While a slurmstepd tries to
-# reach an srun that is gone, Slurm may take its step for unkillable and drain the node, which the
-# job's next attempt and the next test need.
+# resume_drained: for each teardown, and before a look at the nodes, which the job's next attempt
+# and the next test need. While a slurmstepd tries to reach an srun that is gone, Slurm may take its
+# step for unkillable and drain the node. It also drains one that refuses to start a job which it
+# still runs.
 resume_drained() {
-    local name
+    local name reason
     [ "$(id -u)" = 0 ] || return 0
-    for name in $(cluster run sinfo -h -N -t drain -o '%N %E' 2>/dev/null |
-        sed -n 's/ Kill task failed$//p' | sort -u); do
-        told_nobody "$name" || continue
-        slurm_fault "Kill task failed: slurmstepd could not reach an srun that was gone"
-        cluster run --user root scontrol update "NodeName=$name" State=RESUME
-    done
+    while read -r name reason; do
+        case $reason in
+        "Kill task failed")
+            told_nobody "$name" || continue
+            slurm_fault "Kill task failed: slurmstepd could not reach an srun that was gone"
+            ;;
+        "Duplicate jobid")
+            slurm_fault "a job was started again on a node where it still ran, and held"
+            ;;
+        *) continue ;;
+        esac
+        cluster run --user root scontrol update "NodeName=$name" State=RESUME </dev/null
+    done < <(cluster run sinfo -h -N -t drain -o '%N %E' 2>/dev/null | sort -u)
+    release_refused || :
+}
+
+# release_refused: a slurmctld that died had not saved yet that a job had begun, or a node was lost
+# meanwhile; the job is started again, its node refuses, and Slurm holds the job.
+release_refused() {
+    local jobs
+    grep -qs "Duplicate jobid on nodes .* set to state DRAIN" \
+        "$(cluster status log)"/slurmctld.log* || return 1
+    mapfile -t jobs < <(cluster run squeue -h -t PENDING -o '%A %r' |
+        sed -n 's/ launch failed requeued held$//p')
+    [ ${#jobs[@]} -gt 0 ] && cluster run --user root scontrol release "${jobs[@]}"
 }
 
 # held_up: for waits that have reached their limit. A slurmstepd may wait for Slurm's clock for
@@ -166,6 +186,7 @@ resume_drained() {
 # node is drained then, and resumed here.
 held_up() {
     local clock end
+    release_refused && resume_drained && return 0
     completing || return 1
     clock=$(cluster run scontrol show config |
         sed -n 's/^UnkillableStepTimeout *= \([0-9]*\) .*/\1/p')

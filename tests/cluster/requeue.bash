@@ -40,6 +40,29 @@ restarted_once() {
     said "$1" "$2"
 }
 
+# refuse_start NODE JOB [REASON]: what Slurm does where a node still runs an attempt of a job when
+# it is to start the next one: slurmctld drains the node and says so, slurmd asks for a hold.
+refuse_start() {
+    cc -o "$JOBS/refuse" -x c - -lslurm <<'END' || return
+#include <slurm/slurm.h>
+#include <stdlib.h>
+int main(int argc, char **argv)
+{
+	slurm_init(NULL);
+#if SLURM_VERSION_NUMBER >= SLURM_VERSION_NUM(26, 5, 0)
+	slurm_step_id_t job = { .job_id = atoi(argv[1]), .step_id = NO_VAL, .step_het_comp = NO_VAL };
+#else
+	uint32_t job = atoi(argv[1]);
+#endif
+	return slurm_requeue(job, JOB_REQUEUE_HOLD | JOB_LAUNCH_FAILED) != SLURM_SUCCESS;
+}
+END
+    cluster run --user root scontrol update "NodeName=$1" State=DRAIN \
+        "Reason=${3:-Duplicate jobid}" &&
+        echo "error: Duplicate jobid on nodes $1, set to state DRAIN" \
+        >>"$(cluster status log)/slurmctld.log" && cluster run --user root "$JOBS/refuse" "$2"
+}
+
 # slow_requeue: $JOBS/slow-requeue is muster-requeue before a controller that takes 1.2 s for an
 # answer while $JOBS/slow is there; its call that puts a job back leaves $JOBS/asked, and waits as
 # long as $JOBS/hold is there.

@@ -169,6 +169,34 @@ die_and_hold() {
     [ $last -eq 1 ] || said "$id" "saved in attempt 1"
 }
 
+@test "a job that Slurm held since a node still ran it is released when nothing of it is left" {
+    id=$(job -N2 -n2 -w n1,n2 'trap "exit 75" TERM; echo "ready $MUSTER_ATTEMPT"
+        until [ -e done.$SLURM_JOB_ID ]; do sleep 0.1; done')
+    wait_for 60 said "$id" "ready 0"
+    refuse_start n1 "$id"
+    wait_for 90 released "$id"
+    cluster run --user root scontrol update NodeName=n1 State=RESUME
+    wait_for 90 said "$id" "ready 1"
+    touch "$JOBS/done.$id"
+    job_wait "$id" 60 COMPLETED FAILED
+    [ "$(job_state "$id") $(job_restarts "$id")" = "COMPLETED 1" ]
+    # A user's own hold stays, and so does one after another fault of the node.
+    id=$(job -N2 -n2 -w n1,n2 'trap "exit 75" TERM; echo "ready $MUSTER_ATTEMPT"; sleep 600 & wait')
+    wait_for 60 said "$id" "ready 0"
+    refuse_start n1 "$id" "another reason"
+    wait_for 90 held_alone "$id"
+    cluster run --user root scontrol update NodeName=n1 State=RESUME
+    job_end "$id"
+}
+released() { [ "$(job_field "$1" Restarts)" = 1 ] && [ "$(job_field "$1" Priority)" != 0 ]; }
+# Held, and nobody asks about it any more.
+held_alone() {
+    [ "$(cluster run squeue -h -j "$1" -o '%T %r')" = "PENDING launch failed requeued held" ] &&
+        [ -z "$(cluster_pids -f 'muster-requeue .*--held')" ] &&
+        grep -q "muster: job $1: process .* asks for its requeue" \
+            "$(cluster status log)/slurmd-n1.log"
+}
+
 # The last one: its cluster has a second controller, on n4, which takes over.
 @test "the controller fails over when a rank dies: the job comes back under the other" {
     cluster down
