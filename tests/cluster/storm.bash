@@ -109,10 +109,16 @@ stop_service() {
     what="SIGSTOP of $node's service for $seconds s" && pause $(pids_on "$node" -x muster-ckptd)
 }
 stepd() { pids_on "$node" -f "^slurmstepd: \[$job\.[0-9]+\]"; }
+# A small world has no step on some nodes: then it is rank 0's node.
+with_step() { [ -n "$(stepd)" ] || read -r node _ < <(train_rank "$job" 0 "$PROGRAM"); }
 # shellcheck disable=SC2046
-kill_stepd() { what="SIGKILL of $node's slurmstepd" && signal_to KILL $(stepd); }
+kill_stepd() {
+    with_step && what="SIGKILL of $node's slurmstepd" && signal_to KILL $(stepd)
+}
 # shellcheck disable=SC2046
-stop_stepd() { what="SIGSTOP of $node's slurmstepd for $seconds s" && pause $(stepd); }
+stop_stepd() {
+    with_step && what="SIGSTOP of $node's slurmstepd for $seconds s" && pause $(stepd)
+}
 
 kill_slurmd() {
     what="SIGKILL of $node's slurmd, back after $seconds s"
