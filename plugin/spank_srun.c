@@ -115,6 +115,11 @@ static enum spank_choice early_choice(bool *interactive, bool *mpi)
 	return spank_args_first(scan_command_line(interactive, mpi), outer);
 }
 
+static bool is_wanted(enum spank_choice choice)
+{
+	return choice == CHOICE_NONE ? srun.args.default_on : choice == CHOICE_ON;
+}
+
 static void say(void *arg, const char *line)
 {
 	slurm_spank_log("muster: %s", line);
@@ -219,7 +224,7 @@ int spank_srun_init(spank_t spank, int argc, char **argv)
 	bool mpi;
 	enum spank_choice choice = srun.early = early_choice(&srun.interactive, &mpi);
 	spank_args_hand_on(choice);
-	srun.defaults_set = choice == CHOICE_NONE ? srun.args.default_on : choice == CHOICE_ON;
+	srun.defaults_set = is_wanted(choice);
 	/* The shell would pass them on to each srun started from it, even one with --no-muster. */
 	if (srun.defaults_set && !srun.interactive)
 		set_defaults(mpi);
@@ -253,7 +258,7 @@ static void await_ends(enum spank_choice choice)
 	if (srun.ends.fd >= 0)
 		return; /* Slurm calls this once a component */
 	unsetenv(END_CHANNEL_VARIABLE);
-	if (srun.interactive || (choice == CHOICE_NONE ? !srun.args.default_on : choice == CHOICE_OFF))
+	if (srun.interactive || !is_wanted(choice))
 		return;
 	if (end_channel_open(&srun.ends, port_range(), value, &err) < 0)
 		slurm_spank_log("muster: %s; the first failure will not be named", err.text);
@@ -270,8 +275,7 @@ int spank_srun_post_opt(spank_t spank)
 	enum spank_choice nearest = spank_args_first(choice, srun.early);
 	spank_args_tell_job(spank, nearest);
 	await_ends(nearest);
-	if (!srun.interactive && mark_step()
-		&& (nearest == CHOICE_NONE ? srun.args.default_on : nearest == CHOICE_ON))
+	if (!srun.interactive && mark_step() && is_wanted(nearest))
 		skip_step();
 	/* Applies the choice to the tasks, and to srun commands that they start. */
 	if (choice != CHOICE_NONE)

@@ -360,16 +360,16 @@ static int wait_for_nodes(const struct requeue_job *job, const struct options *o
 
 /* Once nothing of this attempt is left: Slurm changes no job that completes. Nothing of the next
  * attempt has run. */
-static int release(const struct requeue_job *job, const struct options *options, struct err *err)
+static int release(struct requeue_job *job, const struct options *options, struct err *err)
 {
 	if (!job->held || job->attempt != options->end.attempt + 1)
 		return EXIT_OK;
 	if (job->completing)
 		return wait_for_nodes(job, options, err);
-	int refused = requeue_has_refused(job, options->node, err);
-	if (refused < 0 || (refused && requeue_release(job, err) < 0))
+	if (requeue_look_at_node(job, options->node, err) < 0
+		|| (job->refused && requeue_release(job, err) < 0))
 		return -1;
-	if (refused)
+	if (job->refused)
 		say("job %u is released: %s still ran its attempt %d when Slurm started it again", job->id,
 			options->node, options->end.attempt);
 	return EXIT_OK;

@@ -263,25 +263,13 @@ int requeue_look_at_node(struct requeue_job *job, const char *node, struct err *
 	node_info_msg_t *message = NULL;
 	if (slurm_load_node_single(&message, (char *)node, SHOW_ALL) != SLURM_SUCCESS)
 		return controller_error("look up the node of", job->id, err);
-	for (uint32_t i = 0; i < message->record_count; i++)
-		job->draining |=
-			(message->node_array[i].node_state & (NODE_STATE_DRAIN | NODE_STATE_FAIL)) != 0;
-	slurm_free_node_info_msg(message);
-	return 0;
-}
-
-int requeue_has_refused(const struct requeue_job *job, const char *node, struct err *err)
-{
-	node_info_msg_t *message = NULL;
-	int refused = 0;
-	if (slurm_load_node_single(&message, (char *)node, SHOW_ALL) != SLURM_SUCCESS)
-		return controller_error("look up the node of", job->id, err);
 	for (uint32_t i = 0; i < message->record_count; i++) {
-		const char *reason = message->node_array[i].reason;
-		refused |= reason && strcmp(reason, NODE_REFUSED) == 0;
+		const node_info_t *info = &message->node_array[i];
+		job->draining |= (info->node_state & (NODE_STATE_DRAIN | NODE_STATE_FAIL)) != 0;
+		job->refused |= info->reason && strcmp(info->reason, NODE_REFUSED) == 0;
 	}
 	slurm_free_node_info_msg(message);
-	return refused;
+	return 0;
 }
 
 int requeue_release(const struct requeue_job *job, struct err *err)

@@ -29,6 +29,7 @@ struct requeue_job {
 	bool completing;  /* something of its present attempt still runs on its nodes */
 	bool preempted;   /* it is in the grace time of a preemption */
 	bool draining;    /* requeue_look_at_node found that one of its nodes is being drained */
+	bool refused;     /* it found that one got a job of which it still ran an attempt */
 	bool held;        /* by Slurm, since a node has refused to start it */
 	bool deserted;    /* Slurm has taken the node of its script away: see requeue_deserted */
 	double ends;      /* when its time limit comes, seconds since the epoch */
@@ -126,12 +127,8 @@ int requeue_submit(const struct requeue_job *job, enum requeue_action action, st
  * does not know it (any more), -1 on error. */
 int requeue_find(uint32_t id, struct requeue_job *job, struct err *err);
 
-/* Sets job->draining if the node gets no new jobs. */
+/* Sets job->draining if the node gets no new jobs, and job->refused if that is why. */
 int requeue_look_at_node(struct requeue_job *job, const char *node, struct err *err);
-
-/* Whether a node gets no new jobs since it has refused one of which it still ran an attempt: 1, 0,
- * -1 on error. */
-int requeue_has_refused(const struct requeue_job *job, const char *node, struct err *err);
 
 /* Ends the hold of a job that Slurm holds for its user. */
 int requeue_release(const struct requeue_job *job, struct err *err);
