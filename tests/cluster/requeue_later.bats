@@ -180,19 +180,28 @@ die_and_hold() {
     touch "$JOBS/done.$id"
     job_wait "$id" 60 COMPLETED FAILED
     [ "$(job_state "$id") $(job_restarts "$id")" = "COMPLETED 1" ]
-    # A user's own hold stays, and so does one after another fault of the node.
-    id=$(job -N2 -n2 -w n1,n2 'trap "exit 75" TERM; echo "ready $MUSTER_ATTEMPT"; sleep 600 & wait')
+    # One after another fault of the node stays, and so does a user's own.
+    waits='trap "exit 75" TERM; echo "ready $MUSTER_ATTEMPT"; sleep 600 & wait'
+    id=$(job -N2 -n2 -w n1,n2 "$waits")
     wait_for 60 said "$id" "ready 0"
     refuse_start n1 "$id" "another reason"
     wait_for 90 held_alone "$id"
     cluster run --user root scontrol update NodeName=n1 State=RESUME
     job_end "$id"
+    id=$(job -N2 -n2 -w n1,n2 "$waits")
+    wait_for 60 said "$id" "ready 0"
+    cluster run scontrol requeuehold "$id"
+    wait_for 90 is_held "$id" "job requeued in held state"
+    job_end "$id"
 }
 released() { [ "$(job_field "$1" Restarts)" = 1 ] && [ "$(job_field "$1" Priority)" != 0 ]; }
-# Held, and nobody asks about it any more.
+# is_held ID REASON: and nobody asks about it any more.
+is_held() {
+    [ "$(cluster run squeue -h -j "$1" -o '%T %r')" = "PENDING $2" ] &&
+        [ -z "$(cluster_pids -f "muster-requeue .* $1 0\$")" ]
+}
 held_alone() {
-    [ "$(cluster run squeue -h -j "$1" -o '%T %r')" = "PENDING launch failed requeued held" ] &&
-        [ -z "$(cluster_pids -f 'muster-requeue .*--held')" ] &&
+    is_held "$1" "launch failed requeued held" &&
         grep -q "muster: job $1: process .* asks for its requeue" \
             "$(cluster status log)/slurmd-n1.log"
 }
