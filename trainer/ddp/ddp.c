@@ -138,13 +138,14 @@ static const char *const agree_names[AGREE_COUNT] = {
 	"hash of the tensors",
 };
 
-/* A hash of the table's contents, member by member so that padding between them does not count. */
-static uint64_t layout_hash(const struct tensor_table *table)
+/* A hash of the table's contents, member by member so that padding between them does not count. -1
+ * when out of memory: the others would take any value for another layout. */
+static int layout_hash(const struct tensor_table *table, uint64_t *hash)
 {
 	struct hasher *hasher = hasher_create();
 
 	if (!hasher)
-		return 0;
+		return -1;
 	for (int i = 0; i < table->count; i++) {
 		const struct tensor *row = &table->rows[i];
 		int64_t numbers[] = { row->dims, row->shape[0], row->shape[1], row->padded[0],
@@ -153,16 +154,16 @@ static uint64_t layout_hash(const struct tensor_table *table)
 		hasher_add(hasher, row->name, strnlen(row->name, sizeof row->name));
 		hasher_add(hasher, numbers, sizeof numbers);
 	}
-	uint64_t value = hasher_value(hasher).low;
+	*hash = hasher_value(hasher).low;
 	hasher_destroy(hasher);
-	return value;
+	return 0;
 }
 
 int ddp_agree(struct comm *comm, const struct tensor_table *table, const struct ddp_config *config,
 	int *nodes, struct err *err)
 {
 	const size_t world = (size_t)comm_size(comm);
-	const uint64_t mine[TELL_COUNT] = {
+	uint64_t mine[TELL_COUNT] = {
 		[AGREE_SLOTS] = (uint64_t)config->slots,
 		[AGREE_BUCKET] = config->bucket_bytes,
 		[AGREE_NATIVE] = config->native != 0,
@@ -171,12 +172,11 @@ int ddp_agree(struct comm *comm, const struct tensor_table *table, const struct 
 		[AGREE_COMM] = (uint64_t)config->comm,
 		[AGREE_ELEMENTS] = tensor_table_gradients(table),
 		[AGREE_TENSORS] = (uint64_t)table->count,
-		[AGREE_LAYOUT] = layout_hash(table),
 		[TELL_NODE] = (uint64_t)config->node,
 	};
 	AUTO_FREE uint64_t *all = calloc(world, sizeof mine);
 
-	if (!all)
+	if (!all || layout_hash(table, &mine[AGREE_LAYOUT]) < 0)
 		return err_set(err, "ddp: couldn't compare the ranks: out of memory");
 	if (comm_wait(comm, comm_allgather(comm, "the comparison of the ranks", mine, all, sizeof mine),
 			err)
