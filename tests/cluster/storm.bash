@@ -241,7 +241,7 @@ begin_python() {
     export OMP_NUM_THREADS=1 OMP_WAIT_POLICY=passive
     python_package && pytorch_job
     python_submit reference "${options[@]}" && job_wait "$job" 600 COMPLETED &&
-        python_submit storm "${options[@]}" --pause 0.04
+        python_submit storm "${options[@]}"
 }
 
 python_submit() {
@@ -252,6 +252,7 @@ equals_python() { same storm reference; }
 
 begin_ring() {
     PROGRAM=ring
+    STEPS=$((2 * STEPS)) # it keeps no pace
     ring_build
     cp "$MUSTER_TOP/slurm-examples/ring.sbatch" "$JOBS/"
     job=$(STEPS=$STEPS CKPT=storm job_submit --exclusive -J storm -o storm.log ring.sbatch)
@@ -386,19 +387,20 @@ disturb() {
         { echo "steps were lost though there was a notice" && return 1; }
 }
 
-# pace MILLISECONDS: how long each step takes from now on, at least.
-pace() { echo "$1" >"$JOBS/pace.new" && mv "$JOBS/pace.new" "$JOBS/pace"; }
-
 # The steps have to last for all disturbances: slow ones, where more of them are over.
 keep_pace() {
     if [ $((top * count)) -gt $((STEPS * number)) ]; then pace 1000; else pace 40; fi
 }
+
+# has_steps N: a training that begins from now on.
+has_steps() { TRAIN_ARGS=${TRAIN_ARGS/--steps $STEPS/--steps $1} STEPS=$1; }
 
 # storm N SEED PROGRAM: to its end, and the verdict. The table is left in $TABLE.
 storm() {
     local count=$1 seed=$2 program=$3 number=0 line
     local attempt=-1 from=0 step=0 top=0 what="the start" storm_began job PROGRAM=muster-train
     local restarts=0 losses=0 slowest=0 slowest_is=-
+    has_steps $((160 * count))
     TABLE=$MUSTER_BUILD/log/storm-$program-$seed.txt
     mkdir -p "${TABLE%/*}"
     export CLOCK_FILE=$JOBS/clock STEP_MILLISECONDS=40 STEPS_PACE=$JOBS/pace WITHOUT_GPUS=yes
@@ -432,9 +434,9 @@ clean() {
 
 # One that its user cancels in the moment of its last step stays cancelled.
 cancelled_at_the_end() {
-    local args=$TRAIN_ARGS
     [[ $PROGRAM = muster-train ]] || return 0
-    job=$(TRAIN_ARGS=${args/--steps $STEPS/--steps 60} train_submit late --exclusive --) &&
+    has_steps 60
+    job=$(train_submit late --exclusive --) &&
         LOOK_EVERY=0.02 wait_for 60 train_has_step late 60 && cluster run scancel "$job" &&
         nothing_runs && job_is "$job" CANCELLED COMPLETED && [ "$(job_restarts "$job")" -eq 0 ]
 }

@@ -8,7 +8,6 @@ load ../lib/has_torch
 load ../lib/python_package
 COUNT=${MUSTER_LONG:+60}
 read -r COUNT SEED NAME <<<"${MUSTER_STORM:-${COUNT:-10} 844 train}"
-STEPS=$((160 * COUNT))
 load training
 load pytorch
 load ring

@@ -4,6 +4,7 @@ scheduler and an average of its weights. Every sample that a rank trains on goes
 
 import argparse
 import io
+import math
 import multiprocessing
 import os
 import random
@@ -190,14 +191,15 @@ def note(rank, step, samples):
             file.write(f"{step} {' '.join(map(str, samples.tolist()))}\n")
 
 
-def is_held(step):
-    """Whether $STEPS_PACE, a file with "MILLISECONDS LAST", names a step before this one."""
+def pace():
+    """How many seconds a step takes at least, and after which step none ends, if there is one:
+    what $STEPS_PACE has, a file with "MILLISECONDS LAST", and --pause where there is none."""
     try:
         with open(os.environ["STEPS_PACE"]) as file:
-            last = file.read().split()[1:]
+            milliseconds, *last = map(int, file.read().split())
     except (KeyError, FileNotFoundError):
-        return False
-    return bool(last) and step > int(last[0])
+        return args.pause, math.inf
+    return milliseconds / 1000, last[0] if last else math.inf
 
 
 def main():
@@ -286,8 +288,8 @@ def main():
         scheduler.step()
         average.update_parameters(model)
         run.log({"loss": loss, "samples": len(samples)})
-        time.sleep(args.pause + 0.5 * (run.step >= args.linger))
-        while is_held(run.step + 1) and not muster.process.notice():
+        time.sleep(pace()[0] + 0.5 * (run.step >= args.linger))
+        while run.step >= pace()[1] and not muster.process.notice():
             time.sleep(0.05)
         if run.step + 1 == args.stop_at:
             run.stop()
