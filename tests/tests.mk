@@ -216,7 +216,7 @@ EXTRA_DIST += tests/config.bats tests/front.bats tests/plan.bats tests/report.ba
 	tests/lib/events.py \
 	tests/lib/byte_level.py tests/lib/small_tokenizer.py tests/bpe_reference.py
 EXTRA_DIST += tests/trace.bats tests/tools/check_trace.py tests/tools/flip_bits.py \
-	tests/watchdog.bats
+	tests/watchdog.bats tests/refused.bats
 EXTRA_DIST += tests/train.bats tests/elastic.bats tests/mpirun.bats tests/saving.bats \
 	tests/small_run.bash
 

@@ -101,7 +101,7 @@ static int open_owner(const struct ckpt_dir *dir, struct owner *owner, int *fd, 
 	if (n < 0 && *fd < 0 && errno == ENOENT)
 		return 0;
 	if (n < 0) {
-		err_fail(err, EXIT_LOST, "owner: couldn't read %s/" OWNER_NAME ": %m", dir->path);
+		err_fail(err, io_status(errno), "owner: couldn't read %s/" OWNER_NAME ": %m", dir->path);
 	} else {
 		struct err why;
 		json_t *object = record_parse(text, (size_t)n, JSON_REJECT_DUPLICATES, OWNER_NAME, &why);
@@ -365,14 +365,15 @@ static int decide(const struct ckpt_dir *dir, const struct owner *self, struct c
 		dir->path, who);
 }
 
-/* The lock can't be opened, as in another user's directory: naming the owner helps the user more
- * than naming the lock file. */
+/* The lock can't be taken. Where the user may not, as in another user's directory, naming the owner
+ * helps more than naming the lock file. */
 static int name_other(const struct ckpt_dir *dir, struct err *err)
 {
 	struct owner other;
 	struct err ignored;
 	char who[512];
-	if (err->status == EXIT_LOST || owner_read(dir, &other, &ignored) != 1)
+	if (err->status == EXIT_LOST || faccessat(dir->fd, LOCK_NAME, R_OK | W_OK, AT_EACCESS) == 0
+		|| owner_read(dir, &other, &ignored) != 1)
 		return -1;
 	describe(&other, who, sizeof who);
 	return err_fail(err, EXIT_USAGE,
