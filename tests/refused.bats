@@ -239,6 +239,81 @@ END_OF_LIST
     [ ! -e none.bin ] && [ -z "$(ls -d none/step-* 2>/dev/null)" ]
 }
 
+@test "ranks that see other data, or compute otherwise" {
+    # pair NAME [OPTION…]: two ranks, each in a folder of its own; the options are rank 1's.
+    pair() {
+        local rank options=() pids=()
+        for rank in 0 1; do
+            (cd "node$rank" && RANK=$rank WORLD_SIZE=2 LOCAL_RANK=$rank LOCAL_WORLD_SIZE=2 \
+                MUSTER_RDZV_DIR=../meet MUSTER_RDZV_ID=$1 REPLACE=exec train "../$1" --steps 2 \
+                --data 'part-*.u16' "${options[@]}") >"$1.$rank" 2>&1 3>&- &
+            pids+=($!)
+            options=("${@:2}")
+        done
+        statuses=()
+        for rank in 0 1; do wait "${pids[rank]}" && statuses+=(0) || statuses+=($?); done
+        cat "$1".?
+    }
+    # says NAME STATUS WORDS: rank 0 does, both end with that, and nothing is saved.
+    says() {
+        grep -F "$3" "$1.0" && [ "${statuses[*]}" = "$2 $2" ]
+        [ "$2" -eq 0 ] || [ -z "$(ls -d "$1"/step-* 2>/dev/null)" ]
+    }
+    mkdir node0 node1 meet
+    cp tokens.u16 node0/part-0.u16 && cp tokens.u16 node1/part-0.u16
+    pair isa --cpu-isa default
+    says isa 0 ": bits depend on which rank computes what"
+    MUSTER_TRAIN_REQUIRE_IDENTICAL=on pair refused --cpu-isa default
+    says refused 65 "; --require-identical refuses that"
+    pair traced --trace here.json
+    says traced 2 "trace: rank 1 has another --trace or --trace-steps than rank 0"
+    while IFS='|' read -r name option words; do
+        # shellcheck disable=SC2086
+        pair "$name" $option
+        says "$name" 2 "settings: $words on rank 0: start all ranks with the same options"
+        [ ! -e "$name" ]
+    done <<'END_OF_LIST'
+seed|--seed 2|--seed is 2 on rank 1 and 1
+batch|--global-batch 16|--global-batch is 16 on rank 1 and 8
+rate|--learning-rate 0.02|--learning-rate is 0.02 on rank 1 and 0.01
+saves|--ckpt-every 7|--ckpt-every is 7 on rank 1 and 20
+model|--model mlp --labels y.npy|--model is mlp on rank 1 and gpt2
+fresh|--fresh|--fresh is on on rank 1 and off
+END_OF_LIST
+    tac -s '' valid.u16 >node1/part-0.u16 2>/dev/null || rev valid.u16 >node1/part-0.u16
+    pair other
+    says other 65 "data: rank 1 and rank 0 see different data under part-*.u16: give all nodes"
+    cp tokens.u16 node1/part-0.u16 && cp tokens.u16 node1/part-1.u16
+    pair more
+    says more 65 "data: rank 1 finds 2 files under part-*.u16, and rank 0 finds 1: give all nodes"
+}
+
+@test "a place that holds no checkpoint, and a step that there is not" {
+    mkdir empty
+    while IFS='|' read -r words command; do
+        # shellcheck disable=SC2086
+        fails 2 "$words" muster-ckpt $command
+    done <<'END_OF_LIST'
+checkpoint: empty holds no checkpoint: give a checkpoint directory or a step folder|verify empty
+checkpoint: empty holds no checkpoint: give a checkpoint directory or a step folder|diff run empty
+checkpoint: empty holds no checkpoint: give a checkpoint directory|export empty none
+checkpoint: couldn't open nowhere: No such file or directory; give a checkpoint|verify nowhere
+checkpoint: couldn't open text: Not a directory; give a checkpoint directory|ls text
+checkpoint: run has no step-00000009; muster-ckpt ls run shows the steps that there are|show run 9
+checkpoint: run has no step-00000009; muster-ckpt ls run shows the steps that there are|pin run 9
+checkpoint: "x" is no step: give a number such as 1000, or step-00001000|pin run x
+empty has no record of an attempt: give the checkpoint directory of a training|history empty
+run/step-00000001 is a step folder already: leave the steps out|verify run/step-00000001 1
+run: give no more than the checkpoint directory|ls run run
+END_OF_LIST
+    fails 2 "export: the path of OUT is too long" muster-ckpt export run \
+        "$(printf 'x%.0s' {1..5000})"
+    fails 0 "no checkpoints in empty" muster-ckpt ls empty
+    fails 0 "step-00000001: not pinned" muster-ckpt unpin run 1
+    fails 0 "removed 0 of 0 checkpoints" muster-ckpt prune empty --keep-last 1
+    [ -z "$(ls -A empty)" ] && [ ! -e none ]
+}
+
 @test "a folder that ranks can't meet in" {
     # meet STATUS WORDS VARIABLE…
     meet() {

@@ -19,6 +19,7 @@
 #include "trainer/run/device.h"
 #include "trainer/run/numerics.h"
 #include "trainer/run/resume.h"
+#include "trainer/run/settings_agree.h"
 #include "trainer/run/async_savers.h"
 #include "trainer/run/threads.h"
 
@@ -332,7 +333,7 @@ static int compare_data(struct run *run, struct err *err)
 int prepare(struct run *run, struct err *err)
 {
 	int rc = meet(run, err);
-	if (rc < 0)
+	if (rc < 0 || (rc = settings_agree(&run->settings, run->comm, err)) < 0)
 		return rc;
 	run->threads =
 		run->settings.threads > 0 ? (int)run->settings.threads : threads_default(&run->ident);

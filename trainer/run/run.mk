@@ -16,6 +16,7 @@ libtrainer_a_SOURCES += \
 	trainer/run/async_savers.c trainer/run/async_savers.h \
 	trainer/run/sample_text.c trainer/run/sample_text.h \
 	trainer/run/settings.c trainer/run/settings.h \
+	trainer/run/settings_agree.c trainer/run/settings_agree.h \
 	trainer/run/flight_report.c trainer/run/flight_report.h \
 	trainer/run/tensorboard.c trainer/run/tensorboard.h \
 	trainer/run/threads.c trainer/run/threads.h \
