@@ -193,13 +193,13 @@ def note(rank, step, samples):
 
 def pace():
     """How many seconds a step takes at least, and after which step none ends, if there is one:
-    what $STEPS_PACE has, a file with "MILLISECONDS LAST", and --pause where there is none."""
+    --pause, and what $STEPS_PACE has, a file with "MILLISECONDS LAST"."""
     try:
         with open(os.environ["STEPS_PACE"]) as file:
             milliseconds, *last = map(int, file.read().split())
     except (KeyError, FileNotFoundError):
         return args.pause, math.inf
-    return milliseconds / 1000, last[0] if last else math.inf
+    return max(args.pause, milliseconds / 1000), last[0] if last else math.inf
 
 
 def main():
