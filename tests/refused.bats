@@ -256,7 +256,8 @@ END_OF_LIST
     }
     # says NAME STATUS WORDS: rank 0 does, both end with that, and nothing is saved.
     says() {
-        grep -F "$3" "$1.0" && [ "${statuses[*]}" = "$2 $2" ]
+        grep -F "$3" "$1.0"
+        [ "${statuses[*]}" = "$2 $2" ]
         [ "$2" -eq 0 ] || [ -z "$(ls -d "$1"/step-* 2>/dev/null)" ]
     }
     mkdir node0 node1 meet
@@ -277,7 +278,6 @@ seed|--seed 2|--seed is 2 on rank 1 and 1
 batch|--global-batch 16|--global-batch is 16 on rank 1 and 8
 rate|--learning-rate 0.02|--learning-rate is 0.02 on rank 1 and 0.01
 saves|--ckpt-every 7|--ckpt-every is 7 on rank 1 and 20
-model|--model mlp --labels y.npy|--model is mlp on rank 1 and gpt2
 fresh|--fresh|--fresh is on on rank 1 and off
 END_OF_LIST
     tac -s '' valid.u16 >node1/part-0.u16 2>/dev/null || rev valid.u16 >node1/part-0.u16
