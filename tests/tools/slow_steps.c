@@ -6,6 +6,7 @@
  * after a full disk one write has the lines of several steps, and may begin in the middle of one.
  * With STEPS_PACE, a file, the milliseconds are those in it, read for each step. Where a number
  * follows them, no step after that one ends until the file has another.
+ * A program over libmuster sleeps before each muster_allgather.
  * With CLOCK_FILE, the time of day is ahead by the seconds that this file has. */
 #define _GNU_SOURCE
 #include <dlfcn.h>
@@ -72,6 +73,22 @@ __attribute__((visibility("default"))) ssize_t write(int fd, const void *data, s
 	while (is_line && gate && access(gate, F_OK) < 0)
 		usleep(10000);
 	return true_write(fd, data, size);
+}
+
+struct muster;
+
+/* Of a program over libmuster that has one in each of its steps, on all ranks. */
+__attribute__((visibility("default"))) int muster_allgather(struct muster *muster, const void *mine,
+	void *all, size_t size, double timeout)
+{
+	int (*true_allgather)(struct muster *, const void *, void *, size_t, double) =
+		(int (*)(struct muster *, const void *, void *, size_t, double))dlsym(RTLD_NEXT,
+			"muster_allgather");
+	const char *milliseconds = getenv("STEP_MILLISECONDS");
+
+	if (milliseconds)
+		keep_pace(milliseconds, "", 0);
+	return true_allgather(muster, mine, all, size, timeout);
 }
 
 __attribute__((visibility("default"))) int clock_gettime(clockid_t clock, struct timespec *now)
