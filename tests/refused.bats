@@ -296,7 +296,7 @@ END_OF_LIST
     done <<'END_OF_LIST'
 checkpoint: empty holds no checkpoint: give a checkpoint directory or a step folder|verify empty
 checkpoint: empty holds no checkpoint: give a checkpoint directory or a step folder|diff run empty
-checkpoint: empty holds no checkpoint: give a checkpoint directory|export empty none
+checkpoint: empty holds no checkpoint: give a checkpoint directory|export empty nothing
 checkpoint: couldn't open nowhere: No such file or directory; give a checkpoint|verify nowhere
 checkpoint: couldn't open text: Not a directory; give a checkpoint directory|ls text
 checkpoint: run has no step-00000009; muster-ckpt ls run shows the steps that there are|show run 9
@@ -311,7 +311,7 @@ END_OF_LIST
     fails 0 "no checkpoints in empty" muster-ckpt ls empty
     fails 0 "step-00000001: not pinned" muster-ckpt unpin run 1
     fails 0 "removed 0 of 0 checkpoints" muster-ckpt prune empty --keep-last 1
-    [ -z "$(ls -A empty)" ] && [ ! -e none ]
+    [ -z "$(ls -A empty)" ] && [ ! -e nothing ]
 }
 
 @test "a folder that ranks can't meet in" {
