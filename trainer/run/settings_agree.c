@@ -21,7 +21,8 @@ static const char *const together[] = { "ckpt-every", "ckpt-writers", "fresh", "
 static json_t *shared_settings(const struct settings *settings)
 {
 	json_t *record = settings_record(settings, (struct hash128) { 0 });
-	json_t *shared = json_copy(json_object_get(record, "identity"));
+	/* json_copy() leaves out what there is no memory for. */
+	json_t *shared = record_update(json_object(), json_incref(json_object_get(record, "identity")));
 	const json_t *operation = json_object_get(record, "operation");
 	shared = record_update(shared, json_incref(json_object_get(record, "schedule")));
 	for (size_t i = 0; i < sizeof together / sizeof together[0]; i++)
