@@ -12,6 +12,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include "common/clock.h"
 #include "plugin/job_folder.h"
 #include "plugin/left_stepd.h"
 #include "plugin/spank_end.h"
@@ -27,6 +28,7 @@
 #define WAIT_DEADLINE "20"
 #define PATH_SIZE 4096
 #define ARGUMENTS 16
+#define OUTPUT_SIZE 8192 /* of muster-requeue, whose last line is its answer */
 
 #define LARGER_NAME "larger-step" /* in the job's folder: the last step with several tasks */
 
@@ -195,28 +197,35 @@ static void make_request(struct request *request, spank_t spank, const struct sp
 }
 
 static const char away[] = LATER_AWAY "\n", ending[] = LATER_ENDED "\n", over[] = LATER_OVER "\n",
-				  held[] = LATER_HELD "\n";
+				  held[] = LATER_HELD "\n", done[] = LATER_DONE "\n";
 
-/* Whether a text ends with that line, which is then removed. */
-static bool cut_line(char *text, const char *line)
+/* The last line of what muster-requeue has printed, which is cut off; NULL if it was killed before
+ * it had answered. */
+static const char *cut_answer(char *output)
 {
-	size_t length = strlen(text), size = strlen(line);
-	if (length < size || strcmp(text + length - size, line) != 0)
-		return false;
-	text[length - size] = '\0';
-	return true;
+	static const char *const answers[] = { away, ending, over, held, done };
+	size_t length = strlen(output);
+	for (size_t i = 0; i < sizeof answers / sizeof answers[0]; i++) {
+		size_t size = strlen(answers[i]);
+		if (length < size || strcmp(output + length - size, answers[i]) != 0)
+			continue;
+		output[length - size] = '\0';
+		return answers[i];
+	}
+	return NULL;
 }
 
-/* Runs muster-requeue. *later is its last line if that says that it must be asked again (away,
- * ending), that Slurm has ended the attempt without this node (over), or that Slurm holds the job
- * since the next attempt could not start (held), else NULL; the line is removed from the output.
- * Returns -1, with `away`, if it did not run to its end. */
+/* Runs muster-requeue, and once more if it is killed: Slurm may kill it with the step while it
+ * starts. *later says that it must be asked again (away, ending), that Slurm has ended the attempt
+ * without this node (over), that Slurm holds the job since the next attempt could not start (held),
+ * or else done. Returns -1, with `away`, if it has not answered. */
 static int ask(spank_t spank, const struct spank_args *args, char *const *request,
 	const char *deadline, double seconds, char *output, size_t size, const char **later,
 	struct err *err)
 {
 	char *argv[ARGUMENTS + 5];
 	int n = 0;
+	struct deadline limit = deadline_in(seconds);
 	argv[n++] = (char *)args->requeue;
 	argv[n++] = "--quiet";
 	argv[n++] = "--later";
@@ -224,15 +233,18 @@ static int ask(spank_t spank, const struct spank_args *args, char *const *reques
 	for (; *request; request++)
 		argv[n++] = *request;
 	argv[n] = NULL;
+	*later = NULL;
+	for (int tries = 0; !*later && tries < 2; tries++) {
+		if (spank_task_run(spank, argv, deadline_left(limit), output, size, err) < 0)
+			break;
+		*later = cut_answer(output);
+		if (!*later)
+			err_set(err, "requeue: %s was killed before it had answered", argv[0]);
+	}
+	if (*later)
+		return 0;
 	*later = away;
-	if (spank_task_run(spank, argv, seconds, output, size, err) < 0)
-		return -1;
-	*later = cut_line(output, away) ? away
-		: cut_line(output, ending)  ? ending
-		: cut_line(output, over)    ? over
-		: cut_line(output, held)    ? held
-									: NULL;
-	return 0;
+	return -1;
 }
 
 /* Passes the lines of muster-requeue to the user through srun; there are some only on the node that
@@ -305,7 +317,7 @@ static void wish_for_release(spank_t spank, const struct spank_args *args)
 static void ask_on(spank_t spank, const struct spank_args *args, char *const *request,
 	const char *later)
 {
-	char output[1000];
+	char output[OUTPUT_SIZE];
 	struct err err;
 	uint32_t job = spank_task_item(spank, S_JOB_ID);
 	const char *kind = spank_task_env("ENVIRONMENT", spank);
@@ -328,14 +340,14 @@ static void ask_on(spank_t spank, const struct spank_args *args, char *const *re
 		stop_left(spank);
 	if (later == held)
 		wish_for_release(spank, args);
-	else if (!later || later == over)
+	else if (later == done || later == over)
 		wish_drop(args->run, job, WISH_IN_VAIN);
 }
 
 void spank_requeue_ask(spank_t spank, const struct spank_args *args, int status, double when,
 	enum spank_requeue_telling telling)
 {
-	char end_text[100], why[300], output[1000];
+	char end_text[100], why[300], output[OUTPUT_SIZE];
 	const char *node = spank_task_env("SLURMD_NODENAME", spank), *later;
 	struct request request;
 	struct err err;
@@ -358,7 +370,7 @@ void spank_requeue_ask(spank_t spank, const struct spank_args *args, int status,
 		stop_left(spank);
 	else if (later == held)
 		wish_for_release(spank, args);
-	else if (later)
+	else if (later != done)
 		ask_on(spank, args, request.argv, later);
 	wish_drop(args->run, job, WISH_ASKED);
 }
@@ -395,7 +407,7 @@ void spank_requeue_batch_end(spank_t spank, const struct spank_args *args)
 {
 	struct wish wish;
 	struct request request;
-	char output[1000];
+	char output[OUTPUT_SIZE];
 	char *const *argv = wish.argv;
 	const char *later, *why = NULL;
 	struct err err;
@@ -414,6 +426,6 @@ void spank_requeue_batch_end(spank_t spank, const struct spank_args *args)
 		return;
 	}
 	relay(output, why);
-	if (!later || later == over)
+	if (later == done || later == over)
 		wish_drop(args->run, job, WISH_IN_VAIN);
 }

@@ -110,11 +110,12 @@ static const struct argp_option option_table[] = {
 	{ "asked", KEY_ASKED, NULL, 0,
 		"an earlier request was in vain: put the job back even if it has failed since", 0 },
 	{ "later", KEY_LATER, NULL, 0,
-		"print the line \"" LATER_AWAY "\" where the controller was not reached, and \"" LATER_ENDED
+		"print as the last line \"" LATER_AWAY "\" where the controller was not reached, and "
+		"\"" LATER_ENDED
 		"\" where the job can be put back when nothing of it is left on its nodes, and don't wait "
-		"for that; the line \"" LATER_OVER
-		"\" where a later attempt has taken this one's place, and "
-		"\"" LATER_HELD "\" where Slurm holds the job since that one could not start",
+		"for that; \"" LATER_OVER
+		"\" where a later attempt has taken this one's place, \"" LATER_HELD
+		"\" where Slurm holds the job since that one could not start, and else \"" LATER_DONE "\"",
 		0 },
 	{ "leaving", KEY_LEAVING, NULL, 0,
 		"with --node: a cloud is about to take that node away, so the next attempt is not to start "
@@ -239,7 +240,7 @@ static void say(const char *format, ...)
 	fprintf(stderr, "muster-requeue: %s\n", line);
 }
 
-static bool says_later;
+static const char *later; /* the last line; NULL without --later */
 
 /* libslurm waits for an unreachable controller as long as it likes, so the deadline ends the
  * process. */
@@ -247,8 +248,7 @@ static void on_deadline(int signal_number)
 {
 	static const char line[] =
 		"muster-requeue: couldn't reach the controller before the deadline\n" LATER_AWAY "\n";
-	ssize_t ignored =
-		write(STDERR_FILENO, line, sizeof line - (says_later ? 1 : sizeof LATER_AWAY + 1));
+	ssize_t ignored = write(STDERR_FILENO, line, sizeof line - (later ? 1 : sizeof LATER_AWAY + 1));
 	(void)ignored;
 	_exit(EXIT_LOST);
 }
@@ -350,7 +350,7 @@ static int wait_for_nodes(const struct requeue_job *job, const struct options *o
 	struct err *err)
 {
 	if (options->later) {
-		fputs(LATER_ENDED "\n", stderr);
+		later = LATER_ENDED;
 		return EXIT_OK;
 	}
 	return err_fail(err, EXIT_LOST,
@@ -413,11 +413,11 @@ static int act(const struct options *options, bool *left_out, struct err *err)
 	*left_out = leave_out_noted(job.comment, nodes, sizeof nodes, &attempt)
 		&& attempt < options->end.attempt;
 	int status = act_on(&job, options, err);
-	if (status == EXIT_OK && options->later && job.attempt > options->end.attempt) {
+	if (status == EXIT_OK && later && job.attempt > options->end.attempt) {
 		if (job.held && !options->held)
-			fputs(LATER_HELD "\n", stderr);
+			later = LATER_HELD;
 		else if (!job.completing)
-			fputs(LATER_OVER "\n", stderr);
+			later = LATER_OVER;
 	}
 	requeue_clear(&job);
 	return status;
@@ -517,7 +517,6 @@ static int run(const struct options *options)
 	struct deadline deadline = deadline_in(options->deadline);
 	bool settled = options->settle <= 0, left_out = false;
 	int status;
-	says_later = options->later;
 	signal(SIGALRM, on_deadline);
 	alarm((unsigned)options->deadline + 1);
 	requeue_init();
@@ -525,13 +524,23 @@ static int run(const struct options *options)
 		 tries++) {
 		if (err.status != EXIT_LOST || !deadline_sleep(deadline, RETRY_SECONDS)) {
 			say("%s", err.text);
-			if (options->later && err.status == EXIT_LOST)
-				fputs(LATER_AWAY "\n", stderr);
+			if (later && err.status == EXIT_LOST)
+				later = LATER_AWAY;
 			return err.status;
 		}
 	}
 	if (status == EXIT_OK && (options->leaving || left_out))
 		leave_out_node(options);
+	return status;
+}
+
+/* With --later the last line says how it went. */
+static int answer(const struct options *options)
+{
+	later = options->later ? LATER_DONE : NULL;
+	int status = run(options);
+	if (later)
+		fprintf(stderr, "%s\n", later);
 	return status;
 }
 
@@ -579,7 +588,7 @@ int main(int argc, char **argv)
 	if (only_looks(&options))
 		return look(&options);
 	if (options.status < 0)
-		return run(&options);
+		return answer(&options);
 	if (wants_requeue(options.status) && read_script_job(&options) == 0)
 		run(&options);
 	return (int)options.status;

@@ -108,6 +108,35 @@ END
     ! said "$id" "job $id is not put back\|can't be put back" || false
 }
 
+@test "muster-requeue is killed before it has answered, once and three times: the job comes back" {
+    cat >"$JOBS/killed-requeue" <<END
+#!/bin/bash
+kill=\$(find "$JOBS/kills.\${@: -2:1}" -type f 2>/dev/null | head -n 1)
+[ ! "\$kill" ] || { rm "\$kill"; kill -KILL \$\$; }
+exec "$REQUEUE" "\$@"
+END
+    chmod 755 "$JOBS/killed-requeue"
+    cluster plugin "$PLUGIN" "requeue=$JOBS/killed-requeue"
+    for kills in 1 3; do
+        for nodes in n1 n1,n2; do # where the script runs, and elsewhere
+            count=$(tr , '\n' <<<"$nodes" | wc -l)
+            id=$(job -w "$nodes" -N"$count" -n"$count" '[ $MUSTER_ATTEMPT = 0 ] || exit 0
+                [ $((RANK + 1)) = $WORLD_SIZE ] || exec sleep 600
+                until [ -e now.$SLURM_JOB_ID ]; do sleep 0.1; done; exit 75')
+            mkdir -m 777 "$JOBS/kills.$id"
+            for kill in $(seq "$kills"); do touch "$JOBS/kills.$id/$kill"; done
+            touch "$JOBS/now.$id"
+            ids+=("$id")
+        done
+    done
+    for id in "${ids[@]}"; do
+        restarted_once "$id" "job $id is put back in the queue after attempt 0"
+        rmdir "$JOBS/kills.$id" # each has taken place
+    done
+    for id in "${ids[@]:2}"; do said "$id" "killed-requeue was killed before it had answered"; done
+    cluster plugin "$PLUGIN"
+}
+
 # ---- what an ended attempt has left ----
 
 @test "who still asks for the end of an attempt's step does not end that of the next attempt" {
