@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* One thread per rank moves the messages. Rank 0's thread has a link to each rank, and sends once
  * the last rank's message has arrived; any other rank's thread has one link, to rank 0. The data of
- * all ranks is kept until the end, since it can be asked for at any time. */
+ * all ranks is kept until the end, since it can be asked for at any time, unless all of it is
+ * passing. */
 #include "config.h"
 
 #include <errno.h>
@@ -68,6 +69,32 @@ static bool put_together(const struct bootstrap *bootstrap, struct round *round,
 	return true;
 }
 
+/* Everybody has come to the round after this one, and so has read what was passing in it; a rank
+ * that has asked for it by PMIx may yet have to receive it. */
+static void forget(const struct bootstrap *bootstrap, uint32_t fence)
+{
+	struct round *round = bootstrap->rounds[fence];
+	for (int i = 0; i < BOOTSTRAP_LINKS_MAX && bootstrap->rank == 0; i++)
+		if (bootstrap->links[i].fd >= 0 && bootstrap->links[i].rank >= 0
+			&& bootstrap->links[i].out <= fence)
+			return;
+	for (int rank = 0; rank < bootstrap->world_size && round->all.bytes; rank++) {
+		size_t size;
+		const unsigned char *list =
+			bootstrap_bodies_of(bootstrap_message_body(&round->all), rank, &size);
+		if (!put_list_is_passing(list, size))
+			return;
+	}
+	free(round->all.bytes);
+	round->all.bytes = NULL;
+}
+
+void bootstrap_complete_round(struct bootstrap *bootstrap)
+{
+	if (bootstrap->complete++ > 0)
+		forget(bootstrap, bootstrap->complete - 2);
+}
+
 bool bootstrap_take_body(struct bootstrap *bootstrap, int rank, const unsigned char *body,
 	size_t size)
 {
@@ -84,7 +111,7 @@ bool bootstrap_take_body(struct bootstrap *bootstrap, int rank, const unsigned c
 	while (all_have_come(bootstrap, bootstrap->complete)) {
 		if (!put_together(bootstrap, bootstrap->rounds[bootstrap->complete], bootstrap->complete))
 			return false;
-		bootstrap->complete++;
+		bootstrap_complete_round(bootstrap);
 	}
 	return true;
 }
@@ -237,7 +264,7 @@ struct bootstrap *bootstrap_begin(const struct bootstrap_plan *plan, struct err 
 	if (bootstrap->wake < 0)
 		err_fail(err, io_status(errno),
 			"rendezvous: couldn't gather the ranks: couldn't make an eventfd: %m");
-	else if (plan->rank > 0 || listen_as_rank_0(bootstrap, err) == 0)
+	else if (plan->rank > 0 || plan->world_size == 1 || listen_as_rank_0(bootstrap, err) == 0)
 		return bootstrap;
 	release(bootstrap);
 	return NULL;

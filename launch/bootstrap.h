@@ -43,7 +43,8 @@ bool bootstrap_wait(struct bootstrap *bootstrap, uint32_t fence, struct deadline
 /* How many fences all ranks have reached. */
 uint32_t bootstrap_complete(struct bootstrap *bootstrap);
 
-/* A rank's bytes at one of these fences. They belong to the bootstrap. */
+/* A rank's bytes at one of these fences. They belong to the bootstrap. NULL: all that was put then
+ * was passing (PUT_LIST_PASSING), and the fence after that is complete. */
 const unsigned char *bootstrap_bytes(struct bootstrap *bootstrap, uint32_t fence, int rank,
 	size_t *size);
 

@@ -105,10 +105,11 @@ static bool take_message(struct bootstrap *bootstrap, struct link *link)
 	if (!bootstrap_bodies_are_whole(bootstrap_message_body(&message), message.size,
 			bootstrap->world_size))
 		return false;
-	struct round *round = bootstrap->rounds[bootstrap->complete++];
+	struct round *round = bootstrap->rounds[bootstrap->complete];
 	round->all = message;
 	free(round->own.bytes);
 	round->own.bytes = NULL;
+	bootstrap_complete_round(bootstrap);
 	link->in = malloc(BOOTSTRAP_HEAD_SIZE);
 	return link->in;
 }

@@ -155,17 +155,39 @@ int put_list_add(struct put_list *list, const char *key, const void *value, size
 	return 0;
 }
 
+bool put_list_next(const unsigned char *bytes, size_t size, size_t *at, struct put_entry *entry)
+{
+	const size_t left = size - *at;
+	if (left < LENGTHS)
+		return false;
+	const unsigned char *head = bytes + *at;
+	if (left - LENGTHS < head[0])
+		return false;
+	*entry = (struct put_entry) { (const char *)head + 1, head[0], head + LENGTHS + head[0],
+		bytes_le32(head + 1 + head[0]) };
+	if (left - LENGTHS - head[0] < entry->size)
+		return false;
+	*at += LENGTHS + entry->length + entry->size;
+	return true;
+}
+
+bool put_list_is_passing(const unsigned char *bytes, size_t size)
+{
+	struct put_entry entry;
+	size_t at = 0;
+	while (put_list_next(bytes, size, &at, &entry))
+		if (entry.length == 0 || entry.key[0] != PUT_LIST_PASSING)
+			return false;
+	return at == size;
+}
+
 const void *put_list_find(const unsigned char *bytes, size_t left, const char *key, size_t *size)
 {
-	while (left >= LENGTHS && left - LENGTHS >= bytes[0]) {
-		const size_t length = bytes[0], value = bytes_le32(bytes + 1 + length);
-		if (left - LENGTHS - length < value)
-			break;
-		*size = value;
-		if (length == strlen(key) && memcmp(bytes + 1, key, length) == 0)
-			return bytes + LENGTHS + length;
-		bytes += LENGTHS + length + value;
-		left -= LENGTHS + length + value;
+	struct put_entry entry;
+	for (size_t at = 0; put_list_next(bytes, left, &at, &entry);) {
+		*size = entry.size;
+		if (entry.length == strlen(key) && memcmp(entry.key, key, entry.length) == 0)
+			return entry.value;
 	}
 	return NULL;
 }

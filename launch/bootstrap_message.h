@@ -72,6 +72,8 @@ bool bootstrap_bodies_are_whole(const unsigned char *bodies, size_t size, int wo
 /* A rank's bytes in such a body. */
 const unsigned char *bootstrap_bodies_of(const unsigned char *bodies, int rank, size_t *size);
 
+#define PUT_LIST_KEY_SIZE 256
+
 /* The values that a rank has put, as the body of its message. Start with zeros; the owner frees
  * `bytes`. */
 struct put_list {
@@ -81,6 +83,21 @@ struct put_list {
 
 /* Adds a value; `key` has at most 255 characters. -1: out of memory. */
 int put_list_add(struct put_list *list, const char *key, const void *value, size_t size);
+
+/* The key of a value that is read only until the next fence but one begins with this. */
+#define PUT_LIST_PASSING '~'
+/* Whether a received list, which may be malformed, has no other values. */
+bool put_list_is_passing(const unsigned char *bytes, size_t size);
+
+/* The next value of a received list, which may be malformed; all pointers are inside `bytes`. */
+struct put_entry {
+	const char *key; /* `length` characters */
+	size_t length;
+	const void *value;
+	size_t size;
+};
+/* *at is 0 at first. False: it was the last, or the rest is malformed; then *at is not `size`. */
+bool put_list_next(const unsigned char *bytes, size_t size, size_t *at, struct put_entry *entry);
 
 /* Finds a key in a received list, which may be malformed. Returns its value, inside `bytes`, or
  * NULL. */

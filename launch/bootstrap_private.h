@@ -14,8 +14,9 @@
 
 /* One fence. */
 struct round {
-	struct put_list *bodies;           /* rank 0, until all have come: each rank's */
-	struct bootstrap_message own, all; /* rank 0 sends `all`; others send `own` and receive `all` */
+	struct put_list *bodies; /* rank 0, until all have come: each rank's */
+	/* Rank 0 sends `all`; others send `own` and receive `all`, which may be forgotten later. */
+	struct bootstrap_message own, all;
 };
 
 struct link {
@@ -55,6 +56,10 @@ struct bootstrap {
 /* Takes the body of `size` bytes with which a rank has reached its next fence (bootstrap.c). */
 bool bootstrap_take_body(struct bootstrap *bootstrap, int rank, const unsigned char *body,
 	size_t size);
+
+/* The next round is complete: what was only to be read in the last one is forgotten (bootstrap.c).
+ */
+void bootstrap_complete_round(struct bootstrap *bootstrap);
 
 /* The connections (bootstrap_links.c). The lock is held. */
 void bootstrap_close_link(struct bootstrap *bootstrap, struct link *link);

@@ -14,6 +14,7 @@
 #include "launch/rdzv_provider.h"
 
 #define INIT_SECONDS 60.0
+#define FINALIZE_SECONDS 10.0
 
 struct pmix_client pmix_client;
 
@@ -166,13 +167,6 @@ static void *init_thread(void *arg)
 	return NULL;
 }
 
-void pmix_client_close(void)
-{
-	if (pmix_client.open && !pmix_client.lost)
-		pmix_library.finalize(NULL, 0);
-	pmix_client.open = false;
-}
-
 /* Runs a blocking call in its own thread, which gives the answer. */
 static pmix_status_t call(void *(*body)(void *answer), double timeout)
 {
@@ -184,6 +178,20 @@ static pmix_status_t call(void *(*body)(void *answer), double timeout)
 	pmix_status_t status = answer_wait(answer, deadline_in(timeout));
 	answer_drop(answer);
 	return status;
+}
+
+static void *finalize_thread(void *arg)
+{
+	answer_give(arg, pmix_library.finalize(NULL, 0));
+	return NULL;
+}
+
+/* A server that hangs must not keep the process. */
+void pmix_client_close(void)
+{
+	if (pmix_client.open && !pmix_client.lost)
+		call(finalize_thread, FINALIZE_SECONDS);
+	pmix_client.open = false;
 }
 
 int pmix_client_open(struct err *err)
@@ -294,9 +302,9 @@ static void *commit_thread(void *arg)
 }
 
 /* PMIx_Commit waits for the server's answer (PMIx 4.2). */
-int pmix_client_publish(const char *key, double timeout, struct err *err)
+int pmix_client_publish(const char *key, struct deadline deadline, double timeout, struct err *err)
 {
-	pmix_status_t status = call(commit_thread, timeout);
+	pmix_status_t status = call(commit_thread, deadline_left(deadline));
 	if (status == PMIX_ERR_TIMEOUT) {
 		pmix_client.lost = true;
 		return err_fail(err, EXIT_LOST,

@@ -70,9 +70,9 @@ char (*pmix_client_nodes(int world_size))[RDZV_NODE_SIZE];
 /* Puts a value, for pmix_client_publish(). One byte more than the value is put, since PMIx does not
  * take an empty byte object as a value. */
 int pmix_client_put(const char *key, const void *value, size_t size, struct err *err);
-/* Publishes all that was put; `key`, the last of it, is for messages. PMIx_Commit with a
- * deadline. */
-int pmix_client_publish(const char *key, double timeout, struct err *err);
+/* Publishes all that was put; `key`, the last of it, and `timeout` are for messages. PMIx_Commit
+ * with a deadline. */
+int pmix_client_publish(const char *key, struct deadline deadline, double timeout, struct err *err);
 
 /* A malloc'ed copy with a NUL after it; NULL when out of memory. */
 char *pmix_client_copy(const char *from, size_t size);

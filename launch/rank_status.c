@@ -34,7 +34,7 @@ static int put_word(struct rdzv *rdzv, const struct ident *ident, const char *ke
 			own->number, ident->node[0] ? ident->node : "?");
 	if (size)
 		memcpy(word + head, data, size);
-	return rdzv_put(rdzv, key, word, (size_t)head + size, err);
+	return rdzv_put_passing(rdzv, key, word, (size_t)head + size, err);
 }
 
 static int parse_word(struct rank_status *word, int rank, size_t size, struct err *err)
@@ -60,7 +60,7 @@ static int get_words(struct rdzv *rdzv, int count, const char *key, double timeo
 {
 	size_t size;
 	for (int rank = 0; rank < count; rank++)
-		if (rdzv_get(rdzv, rank, key, &words[rank].memory, &size, timeout, err) < 0)
+		if (rdzv_get_passing(rdzv, rank, key, &words[rank].memory, &size, timeout, err) < 0)
 			return may_lack ? 0 : -1;
 		else if (parse_word(&words[rank], rank, size, err) < 0)
 			return -1;

@@ -160,14 +160,26 @@ static int check_key(const char *key, struct err *err)
 		KEY_MAX);
 }
 
-int rdzv_put(struct rdzv *rdzv, const char *key, const void *value, size_t size, struct err *err)
+static int put(struct rdzv *rdzv, enum rdzv_life life, const char *key, const void *value,
+	size_t size, struct err *err)
 {
 	if (check_key(key, err) < 0)
 		return -1;
 	if (size > VALUE_MAX)
 		return err_fail(err, EXIT_USAGE, "rendezvous: couldn't put %zu bytes under %s: at most %d",
 			size, key, VALUE_MAX);
-	return rdzv->provider->put(rdzv->state, key, value, size, err);
+	return rdzv->provider->put(rdzv->state, life, key, value, size, err);
+}
+
+int rdzv_put(struct rdzv *rdzv, const char *key, const void *value, size_t size, struct err *err)
+{
+	return put(rdzv, RDZV_KEPT, key, value, size, err);
+}
+
+int rdzv_put_passing(struct rdzv *rdzv, const char *key, const void *value, size_t size,
+	struct err *err)
+{
+	return put(rdzv, RDZV_PASSING, key, value, size, err);
 }
 
 static double or_default(const struct rdzv *rdzv, double timeout)
@@ -180,15 +192,28 @@ int rdzv_fence(struct rdzv *rdzv, double timeout, struct err *err)
 	return rdzv->provider->fence(rdzv->state, or_default(rdzv, timeout), err);
 }
 
-int rdzv_get(struct rdzv *rdzv, int rank, const char *key, void **value, size_t *size,
-	double timeout, struct err *err)
+static int get(struct rdzv *rdzv, enum rdzv_life life, int rank, const char *key, void **value,
+	size_t *size, double timeout, struct err *err)
 {
 	if (check_key(key, err) < 0)
 		return -1;
 	if (rank < 0 || rank >= rdzv->ident.world_size)
 		return err_fail(err, EXIT_USAGE, "rendezvous: couldn't get %s of rank %d: the world has %d",
 			key, rank, rdzv->ident.world_size);
-	return rdzv->provider->get(rdzv->state, rank, key, value, size, or_default(rdzv, timeout), err);
+	return rdzv->provider->get(rdzv->state, life, rank, key, value, size, or_default(rdzv, timeout),
+		err);
+}
+
+int rdzv_get(struct rdzv *rdzv, int rank, const char *key, void **value, size_t *size,
+	double timeout, struct err *err)
+{
+	return get(rdzv, RDZV_KEPT, rank, key, value, size, timeout, err);
+}
+
+int rdzv_get_passing(struct rdzv *rdzv, int rank, const char *key, void **value, size_t *size,
+	double timeout, struct err *err)
+{
+	return get(rdzv, RDZV_PASSING, rank, key, value, size, timeout, err);
 }
 
 double rdzv_timeout(const struct rdzv *rdzv)

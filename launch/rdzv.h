@@ -25,6 +25,14 @@ struct rdzv *rdzv_open(const struct ident *ident, const char *provider, double t
  * characters of [A-Za-z0-9._-], each used once; value up to 64 KiB. */
 int rdzv_put(struct rdzv *rdzv, const char *key, const void *value, size_t size, struct err *err);
 
+/* The same for a value that is read after the next fence, and before the fence after that: then it
+ * is forgotten. Every rank puts one, under the same key. For values that are put again and again: a
+ * PMIx server gets slower with each value that it has to keep. */
+int rdzv_put_passing(struct rdzv *rdzv, const char *key, const void *value, size_t size,
+	struct err *err);
+int rdzv_get_passing(struct rdzv *rdzv, int rank, const char *key, void **value, size_t *size,
+	double timeout, struct err *err);
+
 /* Waits for all ranks; afterwards every earlier put is visible. timeout 0: the default of
  * rdzv_open. If it expires, the text names the missing ranks, with their nodes as far as known;
  * status EXIT_LOST. */

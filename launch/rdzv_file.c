@@ -364,7 +364,8 @@ static void value_name(char *name, size_t size, const char *key, int rank)
 	snprintf(name, size, "put.%s.%d", key, rank);
 }
 
-static int file_put(void *state, const char *key, const void *value, size_t size, struct err *err)
+static int file_put(void *state, enum rdzv_life life, const char *key, const void *value,
+	size_t size, struct err *err)
 {
 	struct file *file = state;
 	char name[100];
@@ -393,8 +394,8 @@ static int file_fence(void *state, double timeout, struct err *err)
 	return -1;
 }
 
-static int file_get(void *state, int rank, const char *key, void **value, size_t *size,
-	double timeout, struct err *err)
+static int file_get(void *state, enum rdzv_life life, int rank, const char *key, void **value,
+	size_t *size, double timeout, struct err *err)
 {
 	struct file *file = state;
 	struct deadline deadline = deadline_in(timeout);

@@ -463,14 +463,15 @@ static void *pmi2_open(const struct ident *ident, double timeout, struct err *er
 	return pmi2;
 }
 
-static int pmi2_put(void *state, const char *key, const void *value, size_t size, struct err *err)
+static int pmi2_put(void *state, enum rdzv_life life, const char *key, const void *value,
+	size_t size, struct err *err)
 {
 	const struct pmi2 *pmi2 = state;
 	return put_value(pmi2, key, value, size, deadline_in(pmi2->timeout), err);
 }
 
-static int pmi2_get(void *state, int rank, const char *key, void **value, size_t *size,
-	double timeout, struct err *err)
+static int pmi2_get(void *state, enum rdzv_life life, int rank, const char *key, void **value,
+	size_t *size, double timeout, struct err *err)
 {
 	return get_value(rank, key, value, size, deadline_in(timeout), err);
 }

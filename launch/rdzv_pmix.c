@@ -15,6 +15,10 @@
  * once every rank has published its key for it. The bootstrap and PMIx's own fence are only fast
  * ways to learn that; if they take long, the ranks are asked.
  *
+ * PMIx sends all that a rank has ever put each time that it publishes. So after the first fence of
+ * a small world the ranks publish only where the bootstrap takes long, or has failed: the values of
+ * the last two fences, since a rank that has not seen the end of one is waited for at the next.
+ *
  * While Slurm's server of a node looks for a node that does not answer, it answers for no other
  * either. So the ranks also ask each other which ranks are missing (launch/presence.h). */
 #include <stdbool.h>
@@ -36,18 +40,21 @@
 #include "launch/run_key.h"
 
 #define ROLL_SECONDS 1.0     /* for a fence's fast way, before the ranks use presence */
+#define LAZY_SECONDS 10.0    /* the same, while the bootstrap has completed every fence */
 #define PATIENCE_SECONDS 5.0 /* for PMIx's own fence, before the ranks are asked one by one */
 #define INQUEST_SECONDS 5.0  /* for their answers */
 #define LONGEST_PAUSE 16.0   /* between two rounds of asking */
 #define RETRY_SECONDS 0.1
-#define SEE_OFF_SECONDS 5.0 /* for ranks that still ask whether all have come to the last fence */
-#define LEAVE_SECONDS 0.2   /* for ranks that still ask whether all are through */
+#define LEAVING_SECONDS 10.0 /* for this node's server, to publish the last fence */
+#define SEE_OFF_SECONDS 5.0  /* for ranks that still ask whether all have come to the last fence */
+#define LEAVE_SECONDS 0.2    /* for ranks that still ask whether all are through */
 #define LOCAL_RETRY_SECONDS 0.002 /* at first */
 #define SETTLE_SECONDS \
 	0.3 /* from the start of this process to its first fence, in a large world under Slurm */
 #define SMALL_WORLD BOOTSTRAP_WORLD_MAX
 #define PUT_KEY "muster.%s"
 #define FENCE_KEY "muster-fence.%d"
+#define FENCE_KEY_SIZE 48
 #define THROUGH_KEY "muster-through"
 #define BOOTSTRAP_KEY "muster-key" /* rank 0's, in digits (empty: no bootstrap) */
 
@@ -57,16 +64,50 @@ struct pmix {
 	struct deadline until; /* of the current fence */
 	bool asked;            /* all ranks said, when asked, that they had come to the last fence */
 	bool roll_tried;
-	struct presence *roll;       /* NULL: not needed yet, or impossible */
-	bool gathers, has_key;       /* a bootstrap in place of PMIx's own fences */
-	struct bootstrap *bootstrap; /* NULL: impossible */
-	struct put_list puts;        /* since the last fence */
+	struct presence *roll;        /* NULL: not needed yet, or impossible */
+	bool gathers, has_key;        /* a bootstrap in place of PMIx's own fences */
+	struct bootstrap *bootstrap;  /* NULL: impossible */
+	struct put_list puts, before; /* since the last fence, and before it: for the bootstrap */
+	int published;                /* fences of which everything is published */
 };
 
-/* Publishes all that was put, and that this rank has come to a fence. */
-static int publish(const char *fence, double timeout, struct err *err)
+static int put_value(const char *key, const void *value, size_t size, struct err *err)
 {
-	return pmix_client_put(fence, "", 0, err) < 0 ? -1 : pmix_client_publish(fence, timeout, err);
+	char full[PMIX_MAX_KEYLEN + 1];
+	snprintf(full, sizeof full, PUT_KEY, key);
+	return pmix_client_put(full, value, size, err);
+}
+
+/* Puts the values of a list, and that this rank has come to the fence with them; `key` is the last
+ * that it puts. */
+static int put_fence(const struct put_list *list, int fence, char key[FENCE_KEY_SIZE],
+	struct err *err)
+{
+	struct put_entry entry;
+	char text[PUT_LIST_KEY_SIZE];
+	for (size_t at = 0; put_list_next(list->bytes, list->size, &at, &entry);) {
+		snprintf(text, sizeof text, "%.*s", (int)entry.length, entry.key);
+		if (put_value(text, entry.value, entry.size, err) < 0)
+			return -1;
+	}
+	snprintf(key, FENCE_KEY_SIZE, FENCE_KEY, fence);
+	return pmix_client_put(key, "", 0, err);
+}
+
+/* Publishes all up to the fence to which this rank comes, or with `leaves` up to the last. */
+static int publish(struct pmix *pmix, bool leaves, struct deadline deadline, double timeout,
+	struct err *err)
+{
+	char key[FENCE_KEY_SIZE];
+	const int fence = pmix->fences - 1;
+	const struct put_list *last = leaves ? &pmix->before : &pmix->puts;
+	if (!leaves && pmix->published < fence && put_fence(&pmix->before, fence - 1, key, err) < 0)
+		return -1;
+	if (put_fence(last, fence, key, err) < 0
+		|| pmix_client_publish(key, deadline, timeout, err) < 0)
+		return -1;
+	pmix->published = fence + 1;
+	return 0;
 }
 
 /* Asks all ranks not yet in `seen` at once whether they have come to a fence. Returns whether all
@@ -175,9 +216,11 @@ static int publish_key(struct pmix *pmix, struct err *err)
 /* Asks rank 0 for the key. This waits for the ranks of this node first: while a node's server asks
  * another server, its ranks can't publish. It then waits for rank 0: a server whose peer is not up
  * yet repeats its question after 0.5, 1, 2, 4 … seconds and does nothing else meanwhile. */
-static void ask_for_key(struct pmix *pmix, const char *fence, double soon, double patience)
+static void ask_for_key(struct pmix *pmix, double soon, double patience)
 {
 	struct deadline all = deadline_in(patience);
+	char fence[FENCE_KEY_SIZE];
+	snprintf(fence, sizeof fence, FENCE_KEY, 0);
 	if (!near_came(pmix, fence, all) || !bootstrap_reach(pmix->bootstrap, deadline_left(all)))
 		return;
 	struct deadline deadline = deadline_in(soon);
@@ -223,17 +266,22 @@ static int begin_bootstrap(struct pmix *pmix, struct err *err)
 	return rank == 0 && !pmix->has_key ? publish_key(pmix, err) : 0;
 }
 
+/* Whether the bootstrap has completed all fences before this one. */
+static bool bootstrap_is_whole(const struct pmix *pmix, int fence)
+{
+	return pmix->bootstrap && bootstrap_complete(pmix->bootstrap) >= (uint32_t)fence;
+}
+
 /* Comes to a fence with the values put since the last one. Returns whether it is worth waiting for
  * all to do so. */
-static bool come_to_bootstrap(struct pmix *pmix, int fence, const char *key, double timeout)
+static bool come_to_bootstrap(struct pmix *pmix, int fence, double timeout)
 {
 	if (pmix->bootstrap)
 		bootstrap_come(pmix->bootstrap, pmix->puts.bytes, pmix->puts.size);
-	pmix->puts.size = 0;
 	if (pmix->bootstrap && !pmix->has_key)
-		ask_for_key(pmix, key, shorter(ROLL_SECONDS, timeout / 10),
+		ask_for_key(pmix, shorter(ROLL_SECONDS, timeout / 10),
 			shorter(PATIENCE_SECONDS, timeout / 4));
-	return pmix->bootstrap && bootstrap_complete(pmix->bootstrap) >= (uint32_t)fence;
+	return bootstrap_is_whole(pmix, fence);
 }
 
 /* Searches from the last fence, whose values are read most. */
@@ -261,11 +309,24 @@ static bool fast_way(const struct pmix *pmix, int fence, struct answer *answer, 
 		&& bootstrap_wait(pmix->bootstrap, (uint32_t)fence, deadline_in(seconds));
 }
 
+/* Publishes what has not been published yet. Where that fails, for instance since this node's
+ * server is gone, the bootstrap alone can complete the fence. */
+static int catch_up(struct pmix *pmix, int fence, double timeout, struct err *err)
+{
+	if (pmix->published > fence)
+		return 0;
+	if (publish(pmix, false, pmix->until, timeout, err) == 0)
+		return 0;
+	double left = pmix_client.without_server ? deadline_left(pmix->until) : 0;
+	return fast_way(pmix, fence, NULL, left) ? 1 : -1;
+}
+
 /* Waits until the fast way has completed the fence, or all ranks say that they have come. They are
  * asked after a while, or at once (`ask`). */
-static int wait_fence(struct pmix *pmix, int fence, bool ask, struct answer *answer,
-	const char *key, double timeout, struct err *err)
+static int wait_fence(struct pmix *pmix, int fence, bool ask, struct answer *answer, double timeout,
+	struct err *err)
 {
+	char key[FENCE_KEY_SIZE];
 	/* The last round of asking is part of the time, so that missing ranks are named within it. */
 	double inquest = shorter(INQUEST_SECONDS, timeout / 5);
 	struct deadline deadline = { pmix->until.at - inquest };
@@ -274,7 +335,9 @@ static int wait_fence(struct pmix *pmix, int fence, bool ask, struct answer *ans
 	double scale = 1 + pmix->world_size / SMALL_WORLD;
 	double pause =
 		pmix_client.fences_lost ? RETRY_SECONDS : shorter(scale * PATIENCE_SECONDS, timeout / 2);
-	double soon = shorter(scale * ROLL_SECONDS, timeout / 10);
+	double soon =
+		shorter(pmix->published > fence ? scale * ROLL_SECONDS : LAZY_SECONDS, timeout / 10);
+	snprintf(key, sizeof key, FENCE_KEY, fence);
 	AUTO_FREE bool *seen = calloc((size_t)pmix->world_size, sizeof *seen);
 	if (!seen)
 		return err_set(err, "rendezvous: no memory for %d ranks", pmix->world_size);
@@ -285,6 +348,9 @@ static int wait_fence(struct pmix *pmix, int fence, bool ask, struct answer *ans
 	pmix->asked = ask && all_came(pmix, key, seen, fence > 0, soon);
 	if (pmix->asked || (!ask && fast_way(pmix, fence, answer, soon)))
 		return 0;
+	int rc = catch_up(pmix, fence, timeout, err);
+	if (rc != 0)
+		return rc < 0 ? -1 : 0;
 	if (pmix->gathers)
 		pause = 0;
 	call_roll(pmix, fence);
@@ -312,35 +378,26 @@ static int wait_fence(struct pmix *pmix, int fence, bool ask, struct answer *ans
 	}
 }
 
-/* Where this node's server is gone, the bootstrap alone can complete a fence, if it has completed
- * all before. `err` says what failed. */
-static int fence_without_server(struct pmix *pmix, int fence, const char *key, double timeout)
-{
-	if (!pmix_client.without_server || fence == 0 || !pmix->gathers || !pmix->bootstrap
-		|| bootstrap_complete(pmix->bootstrap) < (uint32_t)fence)
-		return -1;
-	come_to_bootstrap(pmix, fence, key, timeout);
-	return fast_way(pmix, fence, NULL, timeout) ? 0 : -1;
-}
-
 static int pmix_fence(void *state, double timeout, struct err *err)
 {
 	struct pmix *pmix = state;
-	char key[48];
 	int fence = pmix->fences++;
-	snprintf(key, sizeof key, FENCE_KEY, fence);
 	pmix->until = deadline_in(timeout);
 	if (fence == 0 && pmix->gathers && begin_bootstrap(pmix, err) < 0)
 		return -1;
-	if (publish(key, timeout, err) < 0)
-		return fence_without_server(pmix, fence, key, timeout);
+	bool later = fence > 0 && pmix->gathers && bootstrap_is_whole(pmix, fence);
+	if (!later && publish(pmix, false, pmix->until, timeout, err) < 0)
+		return -1;
 	struct answer *answer = pmix->gathers ? NULL : start_fence(err);
 	if (!answer && !pmix->gathers)
 		return -1;
-	bool ask = pmix->gathers && !come_to_bootstrap(pmix, fence, key, timeout);
-	int rc = wait_fence(pmix, fence, ask, answer, key, timeout, err);
+	bool ask = pmix->gathers && !come_to_bootstrap(pmix, fence, timeout);
+	int rc = wait_fence(pmix, fence, ask, answer, timeout, err);
 	if (answer)
 		answer_drop(answer);
+	struct put_list old = pmix->before;
+	pmix->before = pmix->puts;
+	pmix->puts = (struct put_list) { old.bytes, 0 };
 	return rc;
 }
 
@@ -379,7 +436,8 @@ static void see_off(struct pmix *pmix)
 	struct deadline deadline = deadline_in(SEE_OFF_SECONDS);
 	AUTO_FREE bool *seen = calloc((size_t)pmix->world_size, sizeof *seen);
 	if (!seen || pmix_client.self.rank >= (pmix_rank_t)pmix->world_size
-		|| publish(THROUGH_KEY, SEE_OFF_SECONDS, NULL) < 0)
+		|| pmix_client_put(THROUGH_KEY, "", 0, NULL) < 0
+		|| pmix_client_publish(THROUGH_KEY, deadline, SEE_OFF_SECONDS, NULL) < 0)
 		return;
 	seen[pmix_client.self.rank] = true;
 	while (!all_came(pmix, THROUGH_KEY, seen, true, deadline_left(deadline))
@@ -388,17 +446,27 @@ static void see_off(struct pmix *pmix)
 	deadline_sleep(deadline, LEAVE_SECONDS);
 }
 
+/* For a rank that has just lost the bootstrap, and asks. */
+static void publish_last(struct pmix *pmix)
+{
+	if (pmix->published < pmix->fences && !pmix_client.lost)
+		publish(pmix, true, deadline_in(LEAVING_SECONDS), LEAVING_SECONDS, NULL);
+}
+
 static void pmix_close(void *state, int orderly)
 {
 	struct pmix *pmix = state;
 	if (!orderly)
 		pmix_client.lost = true;
-	else if (pmix->asked && !pmix_client.lost)
+	else
+		publish_last(pmix);
+	if (orderly && pmix->asked && !pmix_client.lost)
 		see_off(pmix);
 	presence_end(pmix->roll);
 	bootstrap_end(pmix->bootstrap);
 	pmix_client_close();
 	free(pmix->puts.bytes);
+	free(pmix->before.bytes);
 	free(pmix);
 }
 
@@ -421,9 +489,9 @@ static void *pmix_open(const struct ident *ident, double timeout, struct err *er
 {
 	if (pmix_client_open(err) < 0)
 		return NULL;
-	bool can_hang = ident->node_count > 1 && strncmp(pmix_client.self.nspace, "slurm.", 6) == 0;
-	bool gathers = can_hang && ident->world_size <= BOOTSTRAP_WORLD_MAX;
-	if (can_hang && !gathers)
+	bool slurm = strncmp(pmix_client.self.nspace, "slurm.", 6) == 0;
+	bool gathers = slurm && ident->world_size <= SMALL_WORLD;
+	if (slurm && ident->node_count > 1 && !gathers)
 		deadline_sleep(deadline_in(timeout / 2), SETTLE_SECONDS - process_age());
 	struct pmix *pmix = calloc(1, sizeof *pmix);
 	if (!pmix) {
@@ -435,14 +503,26 @@ static void *pmix_open(const struct ident *ident, double timeout, struct err *er
 	return pmix;
 }
 
-static int pmix_put(void *state, const char *key, const void *value, size_t size, struct err *err)
+/* The key of a value in a put_list. */
+static const char *list_key(enum rdzv_life life, const char *key, char out[PUT_LIST_KEY_SIZE])
+{
+	if (life == RDZV_KEPT)
+		return key;
+	snprintf(out, PUT_LIST_KEY_SIZE, "%c%s", PUT_LIST_PASSING, key);
+	return out;
+}
+
+static int pmix_put(void *state, enum rdzv_life life, const char *key, const void *value,
+	size_t size, struct err *err)
 {
 	struct pmix *pmix = state;
-	if (pmix->gathers && put_list_add(&pmix->puts, key, value, size) < 0)
-		return err_set(err, "rendezvous: no memory for %zu bytes", size);
-	char full[PMIX_MAX_KEYLEN + 1];
-	snprintf(full, sizeof full, PUT_KEY, key);
-	return pmix_client_put(full, value, size, err);
+	char text[PUT_LIST_KEY_SIZE];
+	key = list_key(life, key, text);
+	if (!pmix->gathers)
+		return put_value(key, value, size, err);
+	return put_list_add(&pmix->puts, key, value, size) < 0
+		? err_set(err, "rendezvous: no memory for %zu bytes", size)
+		: 0;
 }
 
 /* Takes the value out of an answer; false if there is none. */
@@ -458,16 +538,17 @@ static bool take_value(struct answer *answer, void **value, size_t *size)
 
 /* Normally the fence has brought all values here; otherwise the rank itself is asked until the
  * deadline. */
-static int pmix_get(void *state, int rank, const char *key, void **value, size_t *size,
-	double timeout, struct err *err)
+static int pmix_get(void *state, enum rdzv_life life, int rank, const char *key, void **value,
+	size_t *size, double timeout, struct err *err)
 {
 	struct deadline deadline = deadline_in(timeout);
-	char full[PMIX_MAX_KEYLEN + 1], node[RDZV_NODE_SIZE];
+	char full[PMIX_MAX_KEYLEN + 1], text[PUT_LIST_KEY_SIZE], node[RDZV_NODE_SIZE];
 	pmix_status_t status;
 	bool found = false, refresh = false;
-	if (was_gathered(state, rank, key, value, size))
+	const char *listed = list_key(life, key, text);
+	if (was_gathered(state, rank, listed, value, size))
 		return 0;
-	snprintf(full, sizeof full, PUT_KEY, key);
+	snprintf(full, sizeof full, PUT_KEY, listed);
 	do {
 		struct answer *answer = pmix_client_ask((pmix_rank_t)rank, full, refresh, err);
 		if (!answer)

@@ -10,16 +10,22 @@
 #include "common/err.h"
 #include "common/ident.h"
 
+enum rdzv_life {
+	RDZV_KEPT,
+	RDZV_PASSING, /* until the fence after the next; a provider may keep it for longer */
+};
+
 /* Keys, sizes and timeouts are checked before a provider sees them. `state` is what open
  * returned. */
 struct rdzv_provider {
 	const char *name;
 	/* Meets all other ranks once, or leaves that to the first fence. NULL on error. */
 	void *(*open)(const struct ident *ident, double timeout, struct err *err);
-	int (*put)(void *state, const char *key, const void *value, size_t size, struct err *err);
-	int (*fence)(void *state, double timeout, struct err *err);
-	int (*get)(void *state, int rank, const char *key, void **value, size_t *size, double timeout,
+	int (*put)(void *state, enum rdzv_life life, const char *key, const void *value, size_t size,
 		struct err *err);
+	int (*fence)(void *state, double timeout, struct err *err);
+	int (*get)(void *state, enum rdzv_life life, int rank, const char *key, void **value,
+		size_t *size, double timeout, struct err *err);
 	void (*abort)(void *state, int status, const char *why);
 	void (*close)(void *state, int orderly);
 };

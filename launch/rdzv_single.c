@@ -8,12 +8,15 @@
 struct entry {
 	struct entry *next;
 	char key[65];
+	enum rdzv_life life;
+	int fence; /* before which it was put */
 	size_t size;
 	unsigned char value[];
 };
 
 struct single {
 	struct entry *first;
+	int fences;
 };
 
 static void *single_open(const struct ident *ident, double timeout, struct err *err)
@@ -32,7 +35,8 @@ static const struct entry *find(const struct single *single, const char *key)
 	return NULL;
 }
 
-static int single_put(void *state, const char *key, const void *value, size_t size, struct err *err)
+static int single_put(void *state, enum rdzv_life life, const char *key, const void *value,
+	size_t size, struct err *err)
 {
 	struct single *single = state;
 	if (find(single, key))
@@ -41,6 +45,8 @@ static int single_put(void *state, const char *key, const void *value, size_t si
 	if (!entry)
 		return err_set(err, "rendezvous: no memory for %zu bytes", size);
 	memcpy(entry->key, key, strlen(key) + 1);
+	entry->life = life;
+	entry->fence = single->fences;
 	entry->size = size;
 	if (size)
 		memcpy(entry->value, value, size);
@@ -49,13 +55,24 @@ static int single_put(void *state, const char *key, const void *value, size_t si
 	return 0;
 }
 
+/* Passing values of the fence before are forgotten. */
 static int single_fence(void *state, double timeout, struct err *err)
 {
+	struct single *single = state;
+	for (struct entry **at = &single->first; *at;) {
+		struct entry *entry = *at;
+		if (entry->life == RDZV_PASSING && entry->fence < single->fences) {
+			*at = entry->next;
+			free(entry);
+		} else
+			at = &entry->next;
+	}
+	single->fences++;
 	return 0;
 }
 
-static int single_get(void *state, int rank, const char *key, void **value, size_t *size,
-	double timeout, struct err *err)
+static int single_get(void *state, enum rdzv_life life, int rank, const char *key, void **value,
+	size_t *size, double timeout, struct err *err)
 {
 	const struct entry *entry = find(state, key);
 	if (!entry)

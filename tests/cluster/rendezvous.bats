@@ -353,49 +353,175 @@ hold_task() {
 }
 has_ended() { ! grep -qs '^State:[[:space:]]*[A-Y]' "/proc/$1/status"; }
 
-@test "the PMIx server of a node hangs: its rank ends as well, and the other names it" {
+# against_muster NAME: $JOBS/NAME is $JOBS/NAME.c with libmuster.
+# shellcheck disable=SC2046
+against_muster() {
+    (export PKG_CONFIG_PATH=$MUSTER_PREFIX/lib/pkgconfig &&
+        cc -Wall -Werror "$JOBS/$1.c" $(pkg-config --cflags --libs muster) \
+        -Wl,-rpath,"$(pkg-config --variable=libdir muster)" -o "$JOBS/$1")
+}
+
+# server_of NODE: the slurmstepd of the step of ./hold there, in which Slurm's PMIx server lives.
+server_of() { sed -n 's/^PPid:[[:space:]]*//p' "/proc/$(hold_task "$1")/status"; }
+
+@test "the PMIx servers hang: ranks that all come meet; where one does not come, the others say who is missing, or whose server hangs" {
     cat >"$JOBS/hold.c" <<'END'
 #include <muster.h>
 #include <stdio.h>
 #include <unistd.h>
 
+static void await(const char *file)
+{
+	while (access(file, F_OK) != 0)
+		usleep(50000);
+}
+
+static void note(const char *what, int rank)
+{
+	char name[24];
+	snprintf(name, sizeof name, "%s-%d", what, rank);
+	fclose(fopen(name, "w"));
+}
+
 int main(void)
 {
 	struct muster *muster;
-	char up[24];
-	int rc;
+	int all[3], rc;
 	if (muster_open(&muster, 3) != MUSTER_OK)
 		return 1;
-	snprintf(up, sizeof up, "met-%d", muster_rank(muster));
-	fclose(fopen(up, "w"));
-	while (access("go-hold", F_OK) != 0)
-		usleep(50000);
+	const int rank = muster_rank(muster);
+	note("met", rank);
+	await("go-hold");
+	for (int round = 0; round < 300; round++) {
+		int mine = 1000 * round + rank;
+		if (muster_allgather(muster, &mine, all, sizeof mine, 60) != MUSTER_OK)
+			return 1;
+		for (int i = 0; i < 3; i++)
+			if (all[i] != 1000 * round + i)
+				return 1;
+	}
+	note("gathered", rank);
+	await(rank == 2 ? "go-late" : "go-on");
 	rc = muster_put(muster, "key", "value", 5) == MUSTER_OK ? muster_fence(muster, 0) : MUSTER_LOST;
-	fprintf(stderr, "rank %d: %d: %s\n", muster_rank(muster), rc, muster_error());
+	fprintf(stderr, "rank %d: %d: %s\n", rank, rc, muster_error());
 	muster_close(muster, rc == MUSTER_OK);
 	return rc;
 }
 END
-    # shellcheck disable=SC2046
-    (export PKG_CONFIG_PATH=$MUSTER_PREFIX/lib/pkgconfig &&
-        cc -Wall -Werror "$JOBS/hold.c" $(pkg-config --cflags --libs muster) \
-        -Wl,-rpath,"$(pkg-config --variable=libdir muster)" -o "$JOBS/hold")
-    step hold --muster --kill-on-bad-exit=0 -N2 -n2 -- ./hold
-    wait_for 20 test -e "$JOBS/met-0" -a -e "$JOBS/met-1"
+    against_muster hold
+    step hold --muster --kill-on-bad-exit=0 -N3 -n3 -- ./hold
+    for rank in 0 1 2; do wait_for 20 test -e "$JOBS/met-$rank"; done
+    servers=("$(server_of n1)" "$(server_of n2)" "$(server_of n3)")
     task=$(hold_task n2)
-    # In its process Slurm's PMIx server lives, too.
-    daemon=$(sed -n 's/^PPid:[[:space:]]*//p' "/proc/$task/status")
-    kill -STOP "$daemon"
+    kill -STOP "${servers[@]}"
     touch "$JOBS/go-hold"
+    for rank in 0 1 2; do wait_for 60 test -e "$JOBS/gathered-$rank"; done
+    kill -CONT "${servers[0]}" "${servers[2]}"
+    touch "$JOBS/go-on"
     wait_for 10 grep -q \
-        "^rank 0: .*couldn't meet 1 of 2 ranks within 3 s: rank 1 (on n2) did not come" \
+        "^rank 0: .*couldn't meet 2 of 3 ranks within 3 s: rank 1 (on n2), rank 2 (on n3) did not" \
         "$JOBS/hold.out"
     wait_for 10 has_ended "$task"
-    kill -CONT "$daemon"
+    touch "$JOBS/go-late"
+    kill -CONT "${servers[1]}"
     wait
     cat "$JOBS/hold.out"
     grep -q "^rank 1: .*couldn't put .*: the PMIx server of this node gave no answer within 3 s" \
         "$JOBS/hold.out"
+}
+
+@test "a rank loses the bootstrap as it comes to a fence, and as it is to hear of its end: all get all values by PMIx" {
+    cat >"$JOBS/gathers.c" <<'END'
+#include <muster.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+int main(void)
+{
+	struct muster *muster;
+	char first[16], mine[32], all[4][32];
+	if (muster_open(&muster, 10) != MUSTER_OK)
+		return 1;
+	const int rank = muster_rank(muster);
+	snprintf(first, sizeof first, "kept by %d", rank);
+	if (muster_put(muster, "first", first, strlen(first)) != MUSTER_OK)
+		return 2;
+	for (int round = 0; round < 12; round++) {
+		memset(mine, 0, sizeof mine);
+		snprintf(mine, sizeof mine, "%d of %d", round, rank);
+		if (muster_allgather(muster, mine, all, sizeof mine, 0) != MUSTER_OK) {
+			fprintf(stderr, "%s\n", muster_error());
+			return 3;
+		}
+		for (int i = 0; i < 4; i++) {
+			snprintf(mine, sizeof mine, "%d of %d", round, i);
+			if (strcmp(all[i], mine) != 0)
+				return 4;
+		}
+	}
+	for (int i = 0; i < 4; i++) {
+		void *value;
+		size_t size;
+		snprintf(first, sizeof first, "kept by %d", i);
+		if (muster_get(muster, i, "first", &value, &size) != MUSTER_OK || strcmp(value, first) != 0)
+			return 5;
+		free(value);
+	}
+	muster_close(muster, 1);
+	printf("rank %d has all\n", rank);
+	return 0;
+}
+END
+    against_muster gathers
+    cat >"$JOBS/cuts.c" <<'END'
+/* $CUT_RANK's connection with the bootstrap ends before or after the fifth message on it ($CUT). */
+#define _GNU_SOURCE
+#include <arpa/inet.h>
+#include <fcntl.h>
+#include <netinet/in.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/socket.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+
+static int is_cut(int fd)
+{
+	static int messages;
+	struct sockaddr_in6 to;
+	socklen_t size = sizeof to;
+	const char *rank = getenv("SLURM_PROCID"), *cut = getenv("CUT_RANK");
+	if (!rank || !cut || strcmp(rank, cut) != 0
+		|| getpeername(fd, (struct sockaddr *)&to, &size) != 0
+		|| (to.sin6_family != AF_INET && to.sin6_family != AF_INET6)
+		|| ntohs(to.sin6_port) < 20000 || ntohs(to.sin6_port) >= 32000)
+		return 0;
+	return ++messages == 5;
+}
+
+ssize_t send(int fd, const void *bytes, size_t size, int flags)
+{
+	int cuts = is_cut(fd), before = strcmp(getenv("CUT") ? getenv("CUT") : "", "before") == 0;
+	if (cuts && before)
+		shutdown(fd, SHUT_RDWR);
+	ssize_t sent = syscall(SYS_sendto, fd, bytes, size, flags, NULL, 0);
+	if (cuts && !before)
+		shutdown(fd, SHUT_RDWR);
+	if (cuts)
+		close(open(before ? "cut-before" : "cut-after", O_CREAT | O_WRONLY, 0644));
+	return sent;
+}
+END
+    cc -Wall -Werror -shared -fPIC "$JOBS/cuts.c" -o "$JOBS/cuts.so"
+    for cut in before after; do
+        run cluster run env LD_PRELOAD="$JOBS/cuts.so" CUT=$cut CUT_RANK=2 timeout "$HANG" \
+            srun --muster -N4 -n4 ./gathers
+        echo "$output"
+        [ "$status" -eq 0 ]
+        [ "$(grep -c '^rank [0-3] has all' <<<"$output")" -eq 4 ]
+        [ -e "$JOBS/cut-$cut" ]
+    done
 }
 
 # Whether the controller has written down what it knew when the file was made.

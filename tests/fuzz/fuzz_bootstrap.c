@@ -20,6 +20,13 @@ static void check_list(const unsigned char *list, size_t size)
 	const unsigned char *value = put_list_find(list, size, "a", &found);
 	if (value && (value < list || found > size || value > list + size - found))
 		abort();
+	struct put_entry entry;
+	bool kept = false;
+	size_t at = 0;
+	while (put_list_next(list, size, &at, &entry))
+		kept |= entry.length == 0 || entry.key[0] != PUT_LIST_PASSING;
+	if (at > size || put_list_is_passing(list, size) != (!kept && at == size))
+		abort();
 }
 
 static void check_bodies(const unsigned char *bodies, size_t size, int world_size)

@@ -23,6 +23,7 @@
 #include "common/listen.h"
 #include "common/siphash.h"
 #include "launch/bootstrap.h"
+#include "launch/bootstrap_message.h"
 #include "launch/run_key.h"
 #include "tests/unit/hang.h"
 #include "tests/unit/ports.h"
@@ -172,6 +173,41 @@ static void all_get_what_all_came_with(void **state)
 			has_all(world, first, WORLD, fence);
 		tear_down(world);
 	}
+}
+
+static void come_with(struct world *world, int rank, const char *name, const char *value)
+{
+	struct put_list list = { 0 };
+	assert_int_equal(put_list_add(&list, name, value, strlen(value)), 0);
+	bootstrap_come(world->ranks[rank], list.bytes, list.size);
+	free(list.bytes);
+}
+
+/* Round 1 has only passing values, the others one that is kept. */
+static void passing_values_are_forgotten(void **state)
+{
+	struct world *world = make_world();
+	size_t size, found;
+	for (int rank = 0; rank < 3; rank++)
+		begin_with(world, rank, 3, key);
+	for (int fence = 0; fence < 4; fence++) {
+		for (int rank = 0; rank < 3; rank++)
+			come_with(world, rank, fence == 1 || rank < 2 ? "~name" : "name", "value");
+		for (int rank = 0; rank < 3; rank++) {
+			await(world, rank, fence, true);
+			for (int of = 0; of <= fence; of++) {
+				const unsigned char *list =
+					bootstrap_bytes(world->ranks[rank], (uint32_t)of, 2, &size);
+				if (of == 1 && fence > 1)
+					assert_null(list);
+				else
+					assert_memory_equal(put_list_find(list, size, of == 1 ? "~name" : "name",
+											&found),
+						"value", 5);
+			}
+		}
+	}
+	tear_down(world);
 }
 
 static void what_comes_in_crumbs_is_whole(void **state)
@@ -558,6 +594,7 @@ int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(all_get_what_all_came_with),
+		cmocka_unit_test(passing_values_are_forgotten),
 		cmocka_unit_test(what_comes_in_crumbs_is_whole),
 		cmocka_unit_test(the_largest_world),
 		cmocka_unit_test(nobody_has_met_before_the_last_has_come),

@@ -382,6 +382,28 @@ static void without_an_id_nothing_is_guessed(void **state)
 	rdzv_close(rdzv, 1);
 }
 
+static void single_forgets_what_is_passing(void **state)
+{
+	struct ident ident = ident_of(0, 1);
+	struct err err = { 0 };
+	void *value;
+	size_t size;
+	struct rdzv *rdzv = rdzv_open(&ident, "single", 1, &err);
+	assert_int_equal(rdzv_put(rdzv, "kept", "abc", 3, &err), 0);
+	for (int round = 0; round < 4; round++) {
+		char key[2] = { (char)('a' + round), '\0' }, before[2] = { (char)('a' + round - 1), '\0' };
+		assert_int_equal(rdzv_put_passing(rdzv, key, "xyz", 3, &err), 0);
+		assert_int_equal(rdzv_fence(rdzv, 0, &err), 0);
+		assert_int_equal(rdzv_get_passing(rdzv, 0, key, &value, &size, 0, &err), 0);
+		assert_memory_equal(value, "xyz", 3);
+		free(value);
+		assert_int_equal(rdzv_get_passing(rdzv, 0, before, &value, &size, 0, &err), -1);
+		assert_int_equal(rdzv_get(rdzv, 0, "kept", &value, &size, 0, &err), 0);
+		free(value);
+	}
+	rdzv_close(rdzv, 1);
+}
+
 static void single_keeps_its_own_values(void **state)
 {
 	struct ident ident = ident_of(0, 1);
@@ -503,6 +525,7 @@ int main(int argc, char **argv)
 			tear_down),
 		cmocka_unit_test_setup_teardown(without_an_id_nothing_is_guessed, set_up, tear_down),
 		cmocka_unit_test_setup_teardown(single_keeps_its_own_values, set_up, tear_down),
+		cmocka_unit_test_setup_teardown(single_forgets_what_is_passing, set_up, tear_down),
 		cmocka_unit_test_setup_teardown(what_does_not_fit_is_refused_with_a_remedy, set_up,
 			tear_down),
 	};
