@@ -4,9 +4,10 @@
  * Each run has its own folder in it, named by the run and its attempt:
  *   here.RANK      "WORLD_SIZE NODE", made when a rank opens; must not exist before
  *   world          all these lines; made by rank 0 when all ranks have opened
- *   put.KEY.RANK   a value; replaced durably, so never seen in part
+ *   put.KEY.RANK   a value; replaced durably, so never seen in part; a passing one goes when all
+ *                  have come to the fence after the one before which it was put
  *   fence.N.RANK   RANK has reached its N-th fence
- *   all.N          all ranks have; made by rank 0
+ *   all.N          all ranks have; made by rank 0. Both go two fences later
  *   abort          "RANK WHY" of the first rank that gave up; ends every fence
  *   bye.RANK       RANK has closed; when all have, rank 0 removes the folder
  *
@@ -35,6 +36,13 @@
 #define LINE_LIMIT 300
 #define AREA "rendezvous: " /* who hears a reason says it again */
 
+/* The file of a value that this rank has put. */
+struct passing {
+	struct passing *next;
+	int fence; /* before which it was put */
+	char name[100];
+};
+
 struct file {
 	int base, dir;  /* MUSTER_RDZV_DIR, and the run's folder in it */
 	char name[200]; /* of the run's folder */
@@ -42,6 +50,7 @@ struct file {
 	int rank, world_size, fences;
 	char (*nodes)[RDZV_NODE_SIZE]; /* each rank's, "" until it was read */
 	char why[600];                 /* why a fence has failed; "": none has */
+	struct passing *passing;       /* the latest first */
 };
 
 /* A name for this run and no other: a stale folder must never match. */
@@ -320,6 +329,13 @@ static int meet(struct file *file, const struct ident *ident, double timeout, st
 	return -1;
 }
 
+static void drop_passing(struct passing **at)
+{
+	struct passing *passing = *at;
+	*at = passing->next;
+	free(passing);
+}
+
 static void file_free(struct file *file)
 {
 	if (file->dir >= 0)
@@ -327,6 +343,8 @@ static void file_free(struct file *file)
 	if (file->base >= 0)
 		close(file->base);
 	free(file->nodes);
+	while (file->passing)
+		drop_passing(&file->passing);
 	free(file);
 }
 
@@ -372,17 +390,52 @@ static int file_put(void *state, enum rdzv_life life, const char *key, const voi
 	value_name(name, sizeof name, key, file->rank);
 	if (faccessat(file->dir, name, F_OK, 0) == 0)
 		return err_set(err, "rendezvous: couldn't put %s: it was put before", key);
+	struct passing *passing = life == RDZV_PASSING ? calloc(1, sizeof *passing) : NULL;
+	if (life == RDZV_PASSING && !passing)
+		return err_set(err, "rendezvous: no memory");
+	if (passing) {
+		*passing = (struct passing) { .next = file->passing, .fence = file->fences };
+		memcpy(passing->name, name, sizeof name);
+		file->passing = passing;
+	}
 	if (io_replace_durably(file->dir, name, value, size, err) < 0)
 		return err_prefix(err, "rendezvous");
 	return 0;
+}
+
+static void fence_name(char *name, size_t size, int fence, int rank)
+{
+	snprintf(name, size, "fence.%d.%d", fence, rank);
+}
+
+/* This rank is through the fence before this one, to which all have come: so all are through the
+ * one before that, and have read what was passing. */
+static void forget(struct file *file)
+{
+	const int old = file->fences - 2;
+	char name[48];
+	if (old < 0 || file->why[0])
+		return;
+	fence_name(name, sizeof name, old, file->rank);
+	unlinkat(file->dir, name, 0);
+	snprintf(name, sizeof name, "all.%d", old);
+	if (file->rank == 0)
+		unlinkat(file->dir, name, 0);
+	for (struct passing **at = &file->passing; *at;)
+		if ((*at)->fence <= old) {
+			unlinkat(file->dir, (*at)->name, 0);
+			drop_passing(at);
+		} else
+			at = &(*at)->next;
 }
 
 static int file_fence(void *state, double timeout, struct err *err)
 {
 	struct file *file = state;
 	char prefix[32], name[48], all[32];
+	forget(file);
 	snprintf(prefix, sizeof prefix, "fence.%d.", file->fences);
-	snprintf(name, sizeof name, "%s%d", prefix, file->rank);
+	fence_name(name, sizeof name, file->fences, file->rank);
 	snprintf(all, sizeof all, "all.%d", file->fences);
 	file->fences++;
 	if (make_mark(file, name, err) == 0 && wait_for_all(file, prefix, all, timeout, err) == 0

@@ -113,8 +113,8 @@ MUSTER_API int muster_get(struct muster *muster, int rank, const char *key, void
  * All ranks make the same calls in the same order with the same sizes. `timeout` is as in
  * muster_fence. These calls are for the control of a run, not for its data (`size` at most 65,000
  * bytes for each rank), and not for each of its steps: after a step a word does (below). With PMI2,
- * in a folder, under mpirun and with more than 64 ranks the rendezvous keeps the data until its
- * end, and each call may take longer than the one before.
+ * under mpirun and with more than 64 ranks the launcher keeps the data until the end, and each call
+ * may take longer than the one before.
  *
  * A rank that can't go on reports it with muster_agree or muster_end, whichever of these calls the
  * others are in: all of them return its status then, and muster_error is the same line on all

@@ -5,6 +5,7 @@
 
 #include <errno.h>
 #include <fcntl.h>
+#include <glob.h>
 #include <setjmp.h>
 #include <signal.h>
 #include <stdarg.h>
@@ -119,12 +120,11 @@ static void count_fences(const char *provider)
 #endif
 }
 
-/* One a round, whatever the values; none under Slurm, where so few ranks on several nodes gather by
- * themselves. */
-static int fences_expected(const struct ident *ident, const char *provider)
+/* One a round, whatever the values; none under Slurm, where so few ranks gather by themselves. */
+static int fences_expected(const char *provider)
 {
 	const char *namespace = getenv("PMIX_NAMESPACE");
-	bool gathers = namespace && strncmp(namespace, "slurm.", 6) == 0 && ident->node_count > 1;
+	bool gathers = namespace && strncmp(namespace, "slurm.", 6) == 0;
 	return strcmp(provider, "pmix") != 0 || gathers ? 0 : 3;
 }
 
@@ -149,7 +149,7 @@ static int exchange_values(const struct ident *ident, const char *provider)
 			free(value);
 		}
 	}
-	CHECK(pmix_fences == fences_expected(ident, provider));
+	CHECK(pmix_fences == fences_expected(provider));
 	rdzv_close(rdzv, 1);
 	return 0;
 }
@@ -167,6 +167,51 @@ static void every_value_reaches_every_rank(void **state)
 	 * removed. */
 	assert_int_equal(rmdir(folder), 0);
 	assert_int_equal(mkdir(folder, 0700), 0);
+}
+
+/* How many files the run's folder has. */
+static int count_files(void)
+{
+	glob_t found;
+	char pattern[sizeof folder + 8];
+	snprintf(pattern, sizeof pattern, "%s/*/*", folder);
+	int count = glob(pattern, 0, NULL, &found) == 0 ? (int)found.gl_pathc : 0;
+	globfree(&found);
+	return count;
+}
+
+static int pass_values(int rank)
+{
+	struct ident ident = ident_of(rank, WORLD);
+	struct err err = { 0 };
+	struct rdzv *rdzv = rdzv_open(&ident, NULL, 20, &err);
+	CHECK(rdzv && rdzv_put(rdzv, "kept", "abc", 3, &err) == 0);
+	for (int round = 0; round < 20; round++) {
+		char key[16], text[16];
+		void *value;
+		size_t size;
+		snprintf(key, sizeof key, "v.%d", round);
+		snprintf(text, sizeof text, "%d of %d", round, rank);
+		CHECK(rdzv_put_passing(rdzv, key, text, strlen(text), &err) == 0);
+		CHECK(rdzv_fence(rdzv, 0, &err) == 0);
+		for (int peer = 0; peer < WORLD; peer++) {
+			snprintf(text, sizeof text, "%d of %d", round, peer);
+			CHECK(rdzv_get_passing(rdzv, peer, key, &value, &size, 0, &err) == 0);
+			CHECK(strcmp(value, text) == 0);
+			free(value);
+			CHECK(rdzv_get(rdzv, peer, "kept", &value, &size, 0, &err) == 0);
+			free(value);
+		}
+	}
+	/* Of each rank: its line, what it keeps, and marks and values of three rounds. */
+	CHECK(count_files() <= WORLD * (2 + 3 * 2) + 1 + 3);
+	rdzv_close(rdzv, 1);
+	return 0;
+}
+
+static void files_of_passing_values_go(void **state)
+{
+	as_ranks(WORLD, -1, pass_values);
 }
 
 static int open_without_rank_3(int rank)
@@ -511,6 +556,7 @@ int main(int argc, char **argv)
 		return as_launched(argv[1]);
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test_setup_teardown(every_value_reaches_every_rank, set_up, tear_down),
+		cmocka_unit_test_setup_teardown(files_of_passing_values_go, set_up, tear_down),
 		cmocka_unit_test_setup_teardown(a_rank_that_never_starts_is_named, set_up, tear_down),
 		cmocka_unit_test_setup_teardown(a_rank_lost_later_is_named_with_its_node, set_up,
 			tear_down),
