@@ -41,7 +41,7 @@ EXTRA_DIST += bench/torch-step.sh bench/torch_step.py \
 EXTRA_DIST += bench/launch.sh bench/launch.py bench/launch_torch.py \
 	bench/results/launch-2026-11-22.txt bench/results/launch-network-2026-11-22.txt \
 	bench/results/launch-network-2026-11-23.txt bench/results/launch-2026-11-21.svg \
-	bench/results/launch-2026-11-25.txt
+	bench/results/launch-2026-11-25.txt bench/results/launch-calls-2026-12-01.txt
 EXTRA_DIST += bench/results/train-cpu-2026-11-21.txt bench/results/checkpoint-2026-11-21.txt \
 	bench/results/train-cpu-2026-11-25.txt bench/results/checkpoint-2026-11-25.txt
 # For bench/train-gpu.sh: the weights that a training begins with, and the floor of a step on a GPU.

@@ -19,7 +19,7 @@ import figure
 
 HERE = os.path.dirname(os.path.abspath(__file__))
 CLUSTER = os.path.join(HERE, "..", "tests", "cluster", "cluster")
-PARTS = ("small", "torch", "scale", "latency", "starts")
+PARTS = ("small", "torch", "scale", "latency", "starts", "calls")
 DEFAULT_PARTS = PARTS[:3]
 NODES, RANKS = 4, 8
 LIMIT, LARGE_LIMIT = 15, 120
@@ -27,6 +27,8 @@ LIMIT, LARGE_LIMIT = 15, 120
 MESH_RANKS = 64
 AIM_FENCE, AIM_TORCH = 1.2, 5
 AIM_TRIPS = {"mesh": 8, "meet": 4}
+CALLS, FENCE_CALLS = 4000, 500  # a bare fence takes longer each time
+AIM_LATE, AIM_CALLS = 1.2, 2
 LATENCIES = (0, 200, 2000)  # microseconds from node to node
 LOSSY = ("--latency", "2ms", "--loss", "0.1%", "--reorder", "1%")
 
@@ -114,6 +116,7 @@ def programs(build):
     return {"mesh": ["--muster", *start, ours, "mesh"],
             "meet": ["--muster", *start, ours, "meet"],
             "plain": [*start, ours, "mesh"],
+            "calls": ["--muster", *start, ours, "calls"],
             "fence": [*start, os.path.join(bench, "launch_fence")],
             "start": os.path.join(bench, "launch_start")}
 
@@ -250,6 +253,37 @@ def measure_starts(options):
               "they are")
 
 
+def measure_calls(options):
+    """Exchanges of a value among all ranks, again and again, by the rendezvous and by PMIx."""
+    named = programs(options.build)
+    rows = {"ours": Contestant(f"muster, {CALLS} calls", NODES, RANKS,
+                               [*named["calls"], str(CALLS)], LARGE_LIMIT),
+            "short": Contestant(f"muster, {FENCE_CALLS} calls", NODES, RANKS,
+                                [*named["calls"], str(FENCE_CALLS)], LARGE_LIMIT),
+            "fence": Contestant(f"bare PMIx fence, {FENCE_CALLS} calls", NODES, RANKS,
+                                [*named["fence"], str(FENCE_CALLS)], LARGE_LIMIT)}
+    bring_up(NODES, RANKS, options.build)
+    print(f"{RANKS} ranks on {NODES} nodes; load {os.getloadavg()[0]:.1f}", flush=True)
+    for number in range(options.rounds):
+        for one in list(rows.values())[::1 if number % 2 else -1]:
+            one.round()
+    took = {}
+    for name, one in rows.items():
+        if one.runs:
+            took[name] = [statistics.median(max(float(row[when]) for row in run)
+                                            for run in one.runs) for when in ("first", "last")]
+            print(f"  {one.name:28s} {1e3 * took[name][0]:8.3f} ms a call at first, "
+                  f"{1e3 * took[name][1]:8.3f} ms at last, median of {len(one.runs)}" +
+                  (f"; hung in {one.hung} runs" if one.hung else ""), flush=True)
+    figure.tell("launch-calls-late", took["ours"][1] / took["ours"][0], "x the first calls",
+                at_most=AIM_LATE)
+    if "fence" in took:
+        figure.tell("launch-calls-fence", took["fence"][1] / took["short"][1],
+                    f"x faster than a bare PMIx fence after {FENCE_CALLS} calls",
+                    at_least=AIM_CALLS)
+        print(f"  at first: {took['fence'][0] / took['short'][0]:.2f}")
+
+
 def draw(table, nodes, path):
     with tempfile.NamedTemporaryFile("w", suffix=".dat", encoding="utf-8") as data:
         for row in table:
@@ -293,6 +327,8 @@ def main():
         measure_latency(options)
     if "starts" in parts:
         measure_starts(options)
+    if "calls" in parts:
+        measure_calls(options)
     if "scale" in parts:
         table = measure_scale(options)
         if options.draw:

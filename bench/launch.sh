@@ -9,7 +9,8 @@
 # an idle program on --nodes nodes. PART is small, torch or scale, all three by default; latency:
 # the first over networks with 0, 0.2 and 2 ms from node to node, in round trips; or starts:
 # --starts (1000) starts of 8 ranks with late handshakes beside as many without, and a fifth of that
-# over a network with 2 ms, loss and reordering. Needs root (the test cluster), Slurm with PMIx, and
+# over a network with 2 ms, loss and reordering; or calls: a value from each rank to each, thousands
+# of times, beside bare PMIx fences. Needs root (the test cluster), Slurm with PMIx, and
 # gnuplot for --draw. PyTorch goes into a virtual environment in --cache (default: build-bench in
 # the source tree; 6 GB), once.
 set -eu -o pipefail
