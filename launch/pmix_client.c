@@ -2,9 +2,13 @@
 /* Puts a deadline on calls of PMIx that have none in Slurm. */
 #include "launch/pmix_client.h"
 
+#include <fcntl.h>
+#include <poll.h>
+#include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 #include "common/auto.h"
 #include "common/ident.h"
@@ -15,6 +19,8 @@
 
 #define INIT_SECONDS 60.0
 #define FINALIZE_SECONDS 10.0
+#define STREAM_SECONDS 1.0 /* for a server that ends, to let go of what this process writes to */
+#define STREAM_RETRY 0.01
 
 struct pmix_client pmix_client;
 
@@ -131,6 +137,33 @@ static int ask_number(pmix_rank_t rank, const char *key)
 	return number;
 }
 
+/* Whether nobody reads what is written to it any more. */
+static bool is_broken(int fd)
+{
+	struct pollfd pipe = { .fd = fd, .events = POLLOUT };
+	return poll(&pipe, 1, 0) == 1 && (pipe.revents & POLLERR);
+}
+
+/* The server has read what this process prints. Without it the program's next line would end it by
+ * SIGPIPE, or fail, before it has saved: what it prints is lost, and nothing else. */
+static void print_to_nobody(void)
+{
+	struct deadline deadline = deadline_in(STREAM_SECONDS);
+	struct sigaction now;
+	bool out = false, err = false;
+	if (sigaction(SIGPIPE, NULL, &now) == 0 && now.sa_handler == SIG_DFL)
+		signal(SIGPIPE, SIG_IGN);
+	do {
+		out = is_broken(STDOUT_FILENO);
+		err = is_broken(STDERR_FILENO);
+	} while ((!out || !err) && deadline_sleep(deadline, STREAM_RETRY));
+	AUTO_CLOSE int null = open("/dev/null", O_WRONLY | O_CLOEXEC);
+	if (out && null >= 0)
+		dup2(null, STDOUT_FILENO);
+	if (err && null >= 0)
+		dup2(null, STDERR_FILENO);
+}
+
 /* The server is slurmstepd or mpirun's daemon. Without it nobody hears of this process's end, so
  * that the step would hang at its end; all ranks stop now, save and come back. */
 static void on_lost_server(size_t handler, pmix_status_t status, const pmix_proc_t *source,
@@ -142,6 +175,7 @@ static void on_lost_server(size_t handler, pmix_status_t status, const pmix_proc
 		log_warn("the launcher (slurmstepd, or mpirun's daemon) has ended on this node: the run "
 				 "stops");
 	notice_record(NOTICE_LAUNCHER);
+	print_to_nobody();
 	if (done)
 		done(PMIX_EVENT_ACTION_COMPLETE, NULL, 0, NULL, NULL, arg);
 }

@@ -228,7 +228,8 @@ MUSTER_API int muster_worker_begin(int64_t trainer);
  * when what is left is close to twice the time that a save takes to become durable (the longest of
  * the last four). */
 #define MUSTER_NOTICE_TIME_LIMIT 1000
-/* So is, on each rank of a node, the end of slurmstepd or of mpirun's daemon there. */
+/* So is, on each rank of a node, the end of slurmstepd or of mpirun's daemon there. Then SIGPIPE is
+ * ignored, and what the process prints goes nowhere, so that it can save. */
 #define MUSTER_NOTICE_LAUNCHER 1001
 /* And, on the first rank of a node, the word of a cloud that it is about to take the node away.
  * From muster_open on muster-notice listens to the cloud that this machine is in; the variable

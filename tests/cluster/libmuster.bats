@@ -141,6 +141,31 @@ END
     muster-ckpt verify "$JOBS/ring-run"
 }
 
+# step_stepd JOB RANK: the slurmstepd above this rank of ring.
+step_stepd() {
+    local pid
+    for pid in $(cluster_pids -x ring); do
+        tr '\0' '\n' <"/proc/$pid/environ" | grep -qx "SLURM_JOB_ID=$1" &&
+            tr '\0' '\n' <"/proc/$pid/environ" | grep -qx "SLURM_PROCID=$2" &&
+            sed -n 's/^PPid:[[:space:]]*//p' "/proc/$pid/status"
+    done
+    return 0
+}
+
+@test "the slurmstepd that reads what a C program prints is killed: it saves, and comes back" {
+    job=$(STEPS=400 CKPT=$JOBS/ring-unread job_submit --exclusive slurm-examples/ring.sbatch)
+    job_wait_attempt "$job" 0 60
+    wait_for 60 has_saved ring-unread 0
+    kill -KILL "$(step_stepd "$job" 0)"
+    job_wait "$job" 240 COMPLETED
+    cat "$(job_output "$job")"
+    [ "$(job_restarts "$job")" -eq 1 ]
+    grep -qFx "$(ring_result 400 8)" "$(job_output "$job")"
+    # Rank 0 prints before the others are done with the last save: nobody waited for it in vain.
+    run grep "did not come" "$(job_output "$job")"
+    [ "$status" -eq 1 ]
+}
+
 @test "the example in C under muster-run: a rank dies, and the step begins again within its job" {
     sed 's/^srun /muster-run -- srun /' "$JOBS/slurm-examples/ring.sbatch" >"$JOBS/again.sbatch"
     job=$(STEPS=400 CKPT=$JOBS/again job_submit --muster --exclusive again.sbatch)
