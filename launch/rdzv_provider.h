@@ -12,7 +12,7 @@
 
 enum rdzv_life {
 	RDZV_KEPT,
-	RDZV_PASSING, /* until the fence after the next; a provider may keep it for longer */
+	RDZV_PASSING, /* read before the fence after the next; a provider may keep it for longer */
 };
 
 /* Keys, sizes and timeouts are checked before a provider sees them. `state` is what open
